@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from mio2trace.trace import NO_ARGS, CounterValue, CounterValues, Event, Flow, Process, Slice, Trace, Track
-from mio2trace.writers import by_suffix, chrome_json, suffixes
+from mio2trace.writers import by_suffix, chrome_json, native, suffixes
 
 SHARED = {"layer": "conv1", "layer_by": "order"}
 
@@ -49,7 +49,6 @@ def a_slice(name: str = "k", args: Mapping[str, Any] = NO_ARGS, shared: Mapping[
 
 @pytest.mark.parametrize("to_pack", [False, True])
 def test_values_in_a_row_are_printed_as_one_by_one(to_pack: bool) -> None:
-    """Also between the slices beside which they stand."""
     row = CounterValues(10, 'a "rate"', "GFLOP/s", [1, 1_500, 3_000_501], [0.0, 2.5, 1e-07], 11)
 
     def beside_slices(*values: CounterValue | CounterValues) -> Trace:
@@ -143,41 +142,23 @@ def test_names_are_shown_as_they_can_be(name: str, shown: str) -> None:
 
 @given(st.integers(0, 10**15), st.integers(0, 10**15))
 def test_times_are_exact_to_the_nanosecond(start: int, duration: int) -> None:
-    """Three decimals, always; read as text they give the integers back."""
-    line = next(
-        line for line in written(trace([Slice(11, start, duration, "k", "kernel", {})])).splitlines() if '"X"' in line
-    )
-    found = re.search(r'"ts":(\d+)\.(\d{3}),"dur":(\d+)\.(\d{3})}', line)
-    assert found
-    assert (int(found[1] + found[2]), int(found[3] + found[4])) == (start, duration)
+    text = written(trace([Slice(11, start, duration, "k", "kernel", {})]))
+    (found,) = re.findall(r'"ts":(\d+)\.(\d{3}),"dur":(\d+)\.(\d{3})}', text)
+    assert (int(found[0] + found[1]), int(found[2] + found[3])) == (start, duration)
 
 
-def test_shared_and_own_arguments_are_one_object() -> None:
-    """Either may be empty; the text of shared ones is not mixed up between objects that are equal or gone."""
-    slices: list[Event] = [
-        a_slice(args={"a": 1}, shared={"b": 2}),
-        a_slice(args={}, shared={"b": 2, "c": {"d": 3}}),
-        a_slice(args={"a": 1}),
-        a_slice(),
-    ]
-    slices += [a_slice(args={"a": n}, shared={"n": n}) for n in range(2000)]
-    found = [event["args"] for event in events_of(trace(slices))]
-    assert found[:4] == [{"b": 2, "a": 1}, {"b": 2, "c": {"d": 3}}, {"a": 1}, {}]
-    assert found[4:] == [{"n": n, "a": n} for n in range(2000)]
+def test_shared_arguments_of_many_are_not_mixed_up() -> None:
+    """Their text is not that of objects that are equal or gone."""
+    slices: list[Event] = [a_slice(args={"a": n}, shared={"n": n}) for n in range(2000)]
+    assert [event["args"] for event in events_of(trace(slices))] == [{"n": n, "a": n} for n in range(2000)]
+    assert events_of(trace()) == events_of(trace([], [], [])) == []
 
 
 def test_integers_that_no_reader_holds_become_text() -> None:
-    """As handles are written: in hexadecimal."""
     args = {"a": 1 << 63, "b": (1 << 63) - 1, "c": -(1 << 70), "d": True, "e": "\\"}
     assert events_of(trace([a_slice(args=args)]))[0]["args"] == {
         "a": "0x8000000000000000", "b": (1 << 63) - 1, "c": "-0x400000000000000000", "d": True, "e": "/",
     }  # fmt: skip
-
-
-def test_a_trace_without_events_is_still_json() -> None:
-    """No part at all, or parts without events."""
-    assert events_of(trace()) == []
-    assert events_of(trace([], [], [])) == []
 
 
 @st.composite
@@ -233,16 +214,10 @@ def test_what_is_packed_has_like_lines_together() -> None:
     ]  # fmt: skip
 
 
-def many() -> Trace:
-    first: list[Event] = [Slice(11, 10 * n, 5, f"k{n % 7}", "kernel", {"call_index": n}, SHARED) for n in range(3000)]
-    second: list[Event] = [Slice(2, 10 * n, 5, "call", "api", {"n": n}) for n in range(3000)]
-    return trace(first, second, [CounterValue(10, "GEMM", "x", n, n / 3) for n in range(1000)])
-
-
 def test_the_suffix_decides_the_form() -> None:
-    """Whatever its case; standard output gets the plain one; others have none."""
     assert suffixes() == [".json", ".json.gz", ".pftrace", ".pftrace.gz"]
     assert by_suffix("a/b.json") == (chrome_json, False)
     assert by_suffix("B.JSON.GZ") == (chrome_json, True)
     assert by_suffix("-") == (chrome_json, False)
+    assert [by_suffix(name) for name in ("out.pftrace", "OUT.PFTRACE.GZ")] == [(native, False), (native, True)]
     assert [by_suffix(path) for path in ("a.txt", "json", "a.gz", "a.json.bz2", "", "-.x")] == [None] * 6

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import gzip
-import importlib
 import io
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import mio2trace
 from mio2trace.notes import InputError
-from mio2trace.trace import NO_ARGS, CounterValue, Event, Flow, Flows, Part, Process, Slice, Slices, Trace, Track
-from mio2trace.writers import by_suffix, chrome_json
+from mio2trace.trace import CounterValue, Event, Flow, Process, Slice, Trace, Track
+from mio2trace.writers import chrome_json
 from mio2trace.writers import native as native_form
-from mio2trace.writers.native import packets
 from tests.conftest import UI, Engine, missing, shared_folder
 from tests.native_packets import Native, classes, differences, read_json, read_native
 from tests.test_perfetto import COMMITTED, REAL, picture
@@ -65,26 +64,6 @@ def both(trace: Trace) -> tuple[Native, list[str]]:
     chrome_json.write(trace, file)
     found = read_native(native(trace))
     return found, differences(found.picture, read_json(file.getvalue()))
-
-
-# ---- the wire format
-
-
-@given(st.integers(-(1 << 63), (1 << 64) - 1))
-def test_varints_are_protobufs(number: int) -> None:
-    """As Google's own encoder writes them."""
-    encoder: Any = importlib.import_module("google.protobuf.internal.encoder")
-    assert packets.varint(number) == encoder._VarintBytes(number % (1 << 64))
-
-
-@given(st.integers(-(1 << 63), (1 << 63) - 1), st.text(st.characters(exclude_categories=["Cs"])))
-def test_fields_are_protobufs(number: int, text: str) -> None:
-    """Every kind of field, read by the real classes."""
-    proto = classes()
-    whole, string = proto.DebugAnnotation(), proto.DebugAnnotation()
-    whole.ParseFromString(packets.integer(4, number))
-    string.ParseFromString(packets.text(6, text))
-    assert (whole.int_value, string.string_value) == (number, text)
 
 
 # ---- the same picture
@@ -269,14 +248,6 @@ def test_what_only_the_native_form_has() -> None:
     }
 
 
-def test_what_a_reader_looks_for_is_first_among_the_arguments() -> None:
-    """Layer, operation, solver; then what is of less interest, as it was."""
-    shared = {"stream": 1, "gws": "8x1x1", "solver": "S", "operation_name": "Conv", "layer": "conv1"}
-    trace = traced([Slice(101, 0, 1, "k", "kernel", {"gflops": 2.0}, shared)])
-    (drawn,) = read_native(native(trace)).picture.slices
-    assert list(drawn.args) == ["layer", "operation_name", "solver", "stream", "gws", "gflops"]
-
-
 def test_a_colour_is_the_layers_wherever_it_is_named() -> None:
     """Among the shared arguments or the slice's own; slices of one name in two layers have two."""
     events: list[Event] = [
@@ -314,35 +285,9 @@ def test_the_wall_clock_is_known_where_the_metadata_tells_it(utc: str | None, or
 
 def test_arrows_may_be_told_in_advance() -> None:
     """A trace that says which parts have arrows is not walked for them; the file is the same."""
-    trace = layers()
-    walked: list[int] = []
-
-    def watched(number: int, part: Part) -> Part:
-        def events() -> Iterator[Event | Slices | Flows]:
-            walked.append(number)
-            return part()
-
-        return events
-
-    fields = {name: getattr(trace, name) for name in trace.__struct_fields__}
-    fields["parts"] = tuple(watched(number, part) for number, part in enumerate(trace.parts))
-    fields["arrows"] = (trace.parts[2],)
-    assert native(Trace(**fields)) == native(trace)
-    assert walked.count(0) == 1
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_the_bytes_do_not_depend_on_the_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One processor or two."""
-    expected = native(layers())
-    monkeypatch.setattr(os, "cpu_count", lambda: 1)
-    assert native(layers()) == expected
-
-
-def test_the_suffix_chooses_it() -> None:
-    """Whatever its case, compressed or not."""
-    for name in ("out.pftrace", "OUT.PFTRACE.GZ"):
-        assert by_suffix(name) == (native_form, name.lower().endswith(".gz"))
+    trace, walked = layers(), Mock(wraps=layers().parts[0])
+    assert native(replace(trace, parts=(walked, *trace.parts[1:]), arrows=(trace.parts[2],))) == native(trace)
+    assert walked.call_count == 1
 
 
 # ---- every sample set
@@ -378,6 +323,7 @@ def sets() -> Iterator[tuple[str, list[Path], dict[str, Any]]]:
 
 
 SETS = {name: (files, named) for name, files, named in sets()}
+assert len(SETS) >= len(COMMITTED) + len(REAL)
 
 
 @pytest.mark.engine
@@ -429,16 +375,8 @@ def flat(value: Any, path: str = "") -> Iterator[tuple[str, int | str]]:
     elif isinstance(value, list):
         for number, item in enumerate(value):
             yield from flat(item, f"{path}[{number}]")
-    elif isinstance(value, bool):
-        yield path, str(value).lower()
     elif value is not None:
-        yield path, value if isinstance(value, int) else str(value)
-
-
-def test_there_are_sets() -> None:
-    """The comparison above does not run empty where the samples are."""
-    assert len(SETS) >= len(COMMITTED) + len(REAL)
-    assert NO_ARGS == {}
+        yield path, str(value).lower() if isinstance(value, bool) else value if isinstance(value, int) else str(value)
 
 
 @pytest.mark.browser
@@ -464,11 +402,9 @@ def test_the_ui_opens_it(tmp_path: Path, ui: UI) -> None:
     assert rows > 100
 
 
-def _recorded(data: bytes) -> tuple[int, int] | None:
+def recorded(trace: Trace) -> tuple[int, int] | None:
     """The time that a viewer takes for that of the recording, which it opens with."""
-    trace = classes().Trace()
-    trace.ParseFromString(data)
-    events = [packet for packet in trace.packet if packet.HasField("service_event")]
+    events = [one for one in classes().Trace.FromString(native(trace)).packet if one.HasField("service_event")]
     if not events:
         return None
     begins, ends = events
@@ -477,33 +413,31 @@ def _recorded(data: bytes) -> tuple[int, int] | None:
     return begins.timestamp, ends.timestamp
 
 
-def test_a_trace_opens_at_a_steady_iteration(tmp_path: Path) -> None:
+TRAIN = [ROOT / "traces" / "alexnet-b1-train" / name for name in ("run.log", "prof.json.gz")]
+
+
+def test_a_trace_opens_at_a_steady_iteration() -> None:
     """With the first that counts, though set-up and searches are most of the run; where nothing tells one, with all."""
-    run = ROOT / "traces" / "alexnet-b1-train"
-    trace = mio2trace.convert(run / "run.log", run / "prof.json.gz").trace
+    trace = mio2trace.convert(*TRAIN).trace
     passes = [event for event in trace.events() if isinstance(event, Slice) and event.category == "pass"]
     counted = [one for one in passes if one.args.get("iteration") == 1 and "kernel_ns" in one.args]
     assert len(counted) >= 2
     start, end = min(one.start_ns for one in counted), max(one.start_ns + one.dur_ns for one in counted)
-    recorded = _recorded(native(trace))
-    assert recorded is not None
-    assert 0 < start - recorded[0] <= (end - start) // 40 + 1
-    assert 0 <= recorded[1] - end <= (end - start) // 40 + 1
-    part = mio2trace.convert(run / "run.log", run / "prof.json.gz", iterations="0").trace
-    assert _recorded(native(part)) is None
-    assert _recorded(native(mio2trace.convert(run / "prof.json.gz").trace)) is None
+    shown = recorded(trace)
+    assert shown is not None
+    margin = (end - start) // 40 + 1
+    assert 0 < start - shown[0] <= margin
+    assert 0 <= shown[1] - end <= margin
+    assert recorded(mio2trace.convert(*TRAIN, iterations="0").trace) is None
+    assert recorded(mio2trace.convert(TRAIN[1]).trace) is None
 
 
 def test_a_device_shows_what_it_ran_before_its_group_is_opened() -> None:
     """The row on which most ran is the group itself; of the host the layers' row, else its calls."""
-    run = ROOT / "traces" / "alexnet-b1-train"
-    trace = mio2trace.convert(run / "run.log", run / "prof.json.gz").trace
+    trace = mio2trace.convert(*TRAIN).trace
     found = read_native(native(trace))
-    roots = [one for one in found.descriptors.values() if not one.HasField("parent_uuid")]
-    assert [one.name for one in roots] == [
-        "Device · Layers > kernels (OpenCL queue 0)", "Host · Layers on the host",
-    ]  # fmt: skip
-    rows = {(process.name, track.name) for process in trace.processes for track in trace.tracks
-            if track.process == process.id}  # fmt: skip
-    assert set(found.picture.tracks) == rows
+    roots = [one.name for one in found.descriptors.values() if not one.HasField("parent_uuid")]
+    assert roots == ["Device · Layers > kernels (OpenCL queue 0)", "Host · Layers on the host"]
+    names = {process.id: process.name for process in trace.processes}
+    assert set(found.picture.tracks) == {(names[track.process], track.name) for track in trace.tracks}
     assert len([track for track in trace.tracks if track.main]) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,7 +25,7 @@ from mio2trace.trace import Process, Slice, Trace, Track
 from mio2trace.writers import WRITERS, write
 from mio2trace.writers.ending import _HEAD, MANY_SLICES, Packed, Written
 from tests.conftest import shared_folder
-from tests.test_native import ROOT, SETS
+from tests.test_native import SETS, TRAIN
 
 # The sets that stand for the others: every kind of input and of picture.
 FEW = [name for name in SETS if not name.startswith("dvdt") or "train" in name or "two-queues" in name]
@@ -126,17 +128,15 @@ def test_other_viewers_rules_are_kept(tmp_path: Path, name: str) -> None:
         ('{"ph":"C","ts":1,"pid":1,"name":"a","args":{"b":"1"}}', "a counter"),
         ('{"ph":"s","ts":1,"pid":1,"tid":2,"name":"a","cat":"flow","id":1}', "arrow"),
         ('{"ph":"f","ts":1,"pid":1,"tid":2,"name":"a","cat":"flow","id":1}', "next slice"),
+        (
+            ",".join(f'{{"ph":"X","ts":{at},"pid":1,"tid":2,"dur":1.001,"name":"a","args":{{}}}}' for at in (1, 2)),
+            "overlap",
+        ),
     ],
 )
 def test_a_broken_rule_is_seen(text: str, rule: str) -> None:
     """The check can fail."""
     assert any(rule in found for found in broken_rules(f'{{"traceEvents":[{text}]}}'))
-
-
-def test_an_overlap_is_seen() -> None:
-    """Neighbours that share a nanosecond."""
-    two = ",".join(f'{{"ph":"X","ts":{at},"pid":1,"tid":2,"dur":1.001,"name":"a","args":{{}}}}' for at in (1, 2.0))
-    assert any("overlap" in found for found in broken_rules(f'{{"traceEvents":[{two}]}}'))
 
 
 # ---- how large is too large
@@ -167,33 +167,29 @@ def test_the_number_of_slices_is_estimated(tmp_path: Path, writer: Any) -> None:
 
 def test_a_large_trace_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one line, with options that there are and that are not in use yet; then the bytes per kernel."""
-    from click.testing import CliRunner
-
     monkeypatch.setattr("mio2trace.writers.ending.MANY_SLICES", 10)
-    run = ROOT / "traces" / "alexnet-b1-train"
-    words = [str(run / "run.log"), str(run / "prof.json.gz"), "-o", str(tmp_path / "out.pftrace.gz")]
-    lines = CliRunner().invoke(cli, words).stderr.splitlines()
-    (warning,) = [line for line in lines if "slices" in line]
+    words = [*map(str, TRAIN), "-o", str(tmp_path / "out.pftrace.gz")]
+
+    def warned(*more: str) -> tuple[str, str]:
+        lines = CliRunner().invoke(cli, [*words, *more]).stderr.splitlines()
+        (warning,) = [line for line in lines if "slices" in line]
+        return warning, lines[-1]
+
+    warning, last = warned()
     assert warning.startswith("problem: about 0.0 million slices")
     assert "--host-calls none" in warning
     there = {option for parameter in convert.params for option in parameter.opts}
     assert set(re.findall(r"--[a-z-]+", warning)) == {word.split()[0] for word in SMALLER} & there
-    found = re.search(r"\(0\.\d MB, (\d+) bytes per kernel\)", lines[-1])
+    found = re.search(r"\(0\.\d MB, (\d+) bytes per kernel\)", last)
     assert found
     assert int(found[1]) == round((tmp_path / "out.pftrace.gz").stat().st_size / 204)
-    (warning,) = [
-        line
-        for line in CliRunner().invoke(cli, [*words, "--host-calls", "none"]).stderr.splitlines()
-        if "slices" in line
-    ]
-    assert "--host-calls" not in warning
+    assert "--host-calls" not in warned("--host-calls", "none")[0]
 
 
 # -- Compressed output: what `gzip` reads, the same bytes every time, nothing of the machine in it.
 
 
 STRATEGIES = [zlib.Z_DEFAULT_STRATEGY, zlib.Z_FILTERED]
-ALEXNET = Path(__file__).parent.parent / "traces" / "alexnet-b1-train"
 
 
 def packed(blocks: list[bytes], strategy: int) -> bytes:
@@ -215,25 +211,17 @@ def test_it_is_gzip(blocks: list[bytes], strategy: int) -> None:
 def test_what_failed_has_no_end() -> None:
     """A file that was not written to its end does not look whole."""
     file = io.BytesIO()
-
-    def failing() -> None:
-        with Packed(file) as target:
-            target.write(b"x" * 1000)
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        failing()
+    with contextlib.suppress(RuntimeError), Packed(file) as target:
+        target.write(b"x" * 1000)
+        raise RuntimeError
     with pytest.raises(EOFError):
         gzip.decompress(file.getvalue())
 
 
-@pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.NAME)
-def test_each_form_is_packed_as_it_packs_best(writer: object) -> None:
+@pytest.mark.parametrize("form", WRITERS, ids=lambda writer: writer.NAME)
+def test_each_form_is_packed_as_it_packs_best(form: Any) -> None:
     """Its strategy is the better one on a real run."""
-    assert writer in WRITERS
-    form = WRITERS[0] if writer is WRITERS[0] else WRITERS[1]
-    trace = mio2trace.convert(ALEXNET / "run.log", ALEXNET / "prof.json.gz", host_calls="none").trace
     file = io.BytesIO()
-    form.write(trace, file, to_pack=True)
+    form.write(mio2trace.convert(*TRAIN, host_calls="none").trace, file, to_pack=True)
     sizes = {strategy: len(packed([file.getvalue()], strategy)) for strategy in STRATEGIES}
     assert min(sizes, key=lambda strategy: sizes[strategy]) == form.GZIP_STRATEGY

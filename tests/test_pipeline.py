@@ -25,6 +25,7 @@ from mio2trace.readers import READERS
 from mio2trace.trace import Flow, Slice, Trace
 from tests import made_up_format
 from tests.conftest import ROOT
+from tests.kineto_files import kineto_file, row
 from tests.small_runs import Program, as_json, as_text, benchmark, kinds, small
 
 CALLS, LOG = benchmark()
@@ -76,10 +77,8 @@ WANTED = [(layer, iteration) for iteration in (0, 1) for layer in ("conv1", "con
 def test_a_run_is_joined_from_the_files_that_there_are(files: dict[str, str], names: tuple[str, ...]) -> None:
     """Each kernel under its layer, in the iteration that the timer marks tell."""
     trace, result = output(*(files[name] for name in names))
-    found = layers_of(trace)
-    assert found[4:] == WANTED[4:]
-    if names != ("prof", "timer"):
-        assert found == WANTED
+    warm_up = 4 * (names == ("prof", "timer"))
+    assert layers_of(trace)[warm_up:] == WANTED[warm_up:]
     assert result.metadata["attribution"]["kernels"] == 8
     assert len(result.metadata["inputs"]) == len(names)
 
@@ -88,16 +87,8 @@ def test_a_run_is_joined_from_the_files_that_there_are(files: dict[str, str], na
     "names", [("log", "prof"), ("log", "prof", "timer"), ("mixed", "prof", "timer"), ("log", "prof", "other")]
 )
 def test_the_order_of_the_files_changes_no_byte(files: dict[str, str], names: tuple[str, ...]) -> None:
-    """Not even in the metadata."""
     traces = {output(*(files[name] for name in order))[0] for order in itertools.permutations(names)}
     assert len(traces) == 1
-
-
-def test_names_change_no_byte(files: dict[str, str], tmp_path: Path) -> None:
-    """A file is what it holds."""
-    for name, other in (("log", "prof.json"), ("prof", "unknown")):
-        (tmp_path / other).write_bytes(Path(files[name]).read_bytes())
-    assert output(str(tmp_path / "prof.json"), str(tmp_path / "unknown"))[0] == output(files["log"], files["prof"])[0]
 
 
 def test_the_same_profile_in_two_inputs_is_drawn_once(files: dict[str, str]) -> None:
@@ -122,7 +113,6 @@ def test_two_different_profiles_are_both_drawn_and_it_is_said(files: dict[str, s
 
 
 def test_a_profile_alone_and_a_log_alone_are_traces(files: dict[str, str]) -> None:
-    """What is not known is left out."""
     profile, _ = output(files["prof"])
     assert layers_of(profile) == [(None, 1)] * 4 + [(None, 2)] * 4  # what its kernels repeat
     for name in ("log", "timer"):
@@ -213,7 +203,6 @@ def test_error_options_that_are_none_are_refused_before_anything_is_read(files: 
     ],
 )
 def test_error_inputs_with_nothing_to_draw_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
-    """With the name, and what would help."""
     (tmp_path / "in").write_bytes(content)
     with pytest.raises(InputError, match=message):
         convert(tmp_path / "in")
@@ -229,12 +218,6 @@ def test_error_strict_makes_problems_errors_and_writes_nothing(files: dict[str, 
     assert not out.exists()
 
 
-def _fail_half_way(out: Path, error: Exception) -> None:
-    with replacing(str(out)) as file:
-        file.write(b"half")
-        raise error
-
-
 def test_error_a_refused_run_leaves_what_was_there(files: dict[str, str], tmp_path: Path) -> None:
     """Also when writing fails half way; and nothing else stays behind."""
     out = tmp_path / "out.json"
@@ -244,18 +227,16 @@ def test_error_a_refused_run_leaves_what_was_there(files: dict[str, str], tmp_pa
     bad.touch()
     with pytest.raises(InputError):
         convert(files["prof"], bad, output=out)
-    for error, message in (
-        (RuntimeError("a fault"), "a fault"),
-        (OSError(28, "No space left on device"), "No space left on device; what was there before is unchanged$"),
-    ):
-        with pytest.raises((RuntimeError, InputError), match=message):
-            _fail_half_way(out, error)
+    full = OSError(28, "No space left on device")
+    for error, message in ((RuntimeError("a fault"), "a fault"), (full, f"{full.strerror}; what was there before is")):
+        with pytest.raises((RuntimeError, InputError), match=message), replacing(str(out)) as file:
+            file.write(b"half")
+            raise error
     assert out.read_text() == "kept"
     assert sorted(tmp_path.iterdir()) == sorted([*before, bad])
 
 
 def test_an_output_keeps_its_mode_and_its_link(files: dict[str, str], tmp_path: Path) -> None:
-    """As if it had been written in place."""
     real = tmp_path / "real.json"
     real.touch(0o640)
     link = tmp_path / "link.json"
@@ -323,12 +304,7 @@ def trace(made_up: Path, tmp_path: Path) -> Trace:
     return result.trace
 
 
-def tracks(trace: Trace) -> dict[int, str]:
-    return {track.id: track.name for track in trace.tracks}
-
-
 def test_one_module_and_one_row() -> None:
-    """The module is the whole format."""
     assert len(Path(made_up_format.__file__).read_text("utf-8").splitlines()) <= 60
 
 
@@ -340,7 +316,7 @@ def test_kernels_lie_on_their_streams_at_their_times(trace: Trace) -> None:
         ("conv", 1900, 3100): 1, ("copy_layout", 1800, 700): 1, ("relu", 5000, 600): 1,
         ("of_nobody", 2600, 100): 1, ("gemm", 5700, 300): 1, ("gemm", 5650, 450): 1,
     }  # fmt: skip
-    names = tracks(trace)
+    names = {track.id: track.name for track in trace.tracks}
     streams = {kernel.name: names[kernel.track] for kernel in kernels if kernel.name != "gemm"}
     assert streams["conv"] == streams["relu"] != streams["copy_layout"] == streams["of_nobody"]
 
@@ -348,7 +324,7 @@ def test_kernels_lie_on_their_streams_at_their_times(trace: Trace) -> None:
 def test_arrows_lead_from_each_launch_forward_to_what_it_launched(trace: Trace) -> None:
     """From the call's start on its thread to each of its kernels; none for a kernel that no recorded call launched."""
     begin = 1000
-    names = tracks(trace)
+    names = {track.id: track.name for track in trace.tracks}
     arrows = {
         (names[arrow.from_track], arrow.from_ns + begin, arrow.to_ns + begin)
         for arrow in trace.events()
@@ -375,8 +351,7 @@ def test_a_kernel_may_begin_while_its_launch_returns(made_up: Path, tmp_path: Pa
 
 
 def test_calls_lie_in_the_ranges_of_their_thread(trace: Trace) -> None:
-    """Each thread has its row, in which they nest."""
-    names = tracks(trace)
+    names = {track.id: track.name for track in trace.tracks}
     rows: dict[str, list[str]] = {}
     for event in trace.events():
         if isinstance(event, Slice) and event.category in ("range", "api"):
@@ -407,20 +382,12 @@ def kineto(folder: Path, steps: int = STEPS, named: bool = True) -> Path:
     for step in range(steps):
         begin = step * 1000
         if named:
-            mark = {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{step + 5}", "pid": 1, "tid": 1}
-            events.append(mark | {"ts": begin, "dur": 990})
+            events.append(row("user_annotation", f"ProfilerStep#{step + 5}", 1, 1, begin, 990))
         for at in range(KERNELS):
-            number = step * KERNELS + at + 1
-            ids = {"correlation": number, "External id": number}
-            start = begin + 10 + 80 * at
-            call = {"ph": "X", "cat": "cuda_runtime", "name": "hipLaunchKernel", "pid": 1, "tid": 1, "args": ids}
-            events.append(call | {"ts": start, "dur": 5})
-            ran = {"device": 0, "stream": 7, "correlation": number}
-            kernel = {"ph": "X", "cat": "kernel", "name": f"kernel{at}", "pid": 0, "tid": 7, "args": ran}
-            events.append(kernel | {"ts": start + 10, "dur": 20 + at})
-    path = folder / "trace.json.gz"
-    path.write_bytes(gzip.compress(orjson.dumps({"schemaVersion": 1, "traceEvents": events})))
-    return path
+            number, start = step * KERNELS + at + 1, begin + 10 + 80 * at
+            events.append(row("cuda_runtime", "hipLaunchKernel", 1, 1, start, 5, correlation=number))
+            events.append(row("kernel", f"kernel{at}", 0, 7, start + 10, 20 + at, stream=7, correlation=number))
+    return kineto_file(folder, events)
 
 
 @pytest.fixture
@@ -457,12 +424,6 @@ def test_the_middle_of_a_large_run_is_drawn_and_named(tmp_path: Path, small_view
     assert starts(events) == whole[(first - 5) * KERNELS : (last - 4) * KERNELS], "at the times of the whole picture"
 
 
-def test_all_draws_everything_and_says_nothing(tmp_path: Path, small_viewer: None) -> None:
-    said, events = converted(kineto(tmp_path), "--all")
-    assert len(starts(events)) == STEPS * KERNELS
-    assert "--all" not in said
-
-
 def test_the_numbers_are_of_the_whole_run(tmp_path: Path, small_viewer: None) -> None:
     path = kineto(tmp_path)
     part, whole = (
@@ -471,35 +432,33 @@ def test_the_numbers_are_of_the_whole_run(tmp_path: Path, small_viewer: None) ->
     )
     assert part.answer == whole.answer
     assert part.metadata["attribution"] == whole.metadata["attribution"]
-    assert part.trace.left_out == (STEPS - 10) * KERNELS
-    assert whole.trace.left_out == 0
+    assert (part.trace.left_out, whole.trace.left_out) == ((STEPS - 10) * KERNELS, 0)
 
 
-def test_what_somebody_chose_is_drawn(tmp_path: Path, small_viewer: None) -> None:
-    said, events = converted(kineto(tmp_path), "--iterations", "5-44")
-    assert len(starts(events)) == STEPS * KERNELS
-    assert "--all" not in said
-
-
-def test_a_run_that_a_viewer_takes_is_drawn_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selection, "MOST_SLICES", STEPS * SLICES)
-    monkeypatch.setattr(selection, "WINDOW_SLICES", 240)
-    said, events = converted(kineto(tmp_path))
-    assert len(starts(events)) == STEPS * KERNELS
-    assert "--all" not in said
-
-
-def test_a_run_without_iterations_is_drawn_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selection, "MOST_SLICES", 10)
-    said, events = converted(kineto(tmp_path, steps=1, named=False))
-    assert len(starts(events)) == KERNELS
-    assert "--all" not in said
-
-
-def test_one_iteration_at_least_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selection, "MOST_SLICES", 10)
-    monkeypatch.setattr(selection, "WINDOW_SLICES", 1)
-    assert len(starts(converted(kineto(tmp_path))[1])) == KERNELS
+@pytest.mark.parametrize(
+    ("made", "options", "most", "window", "drawn"),
+    [
+        ({}, ("--all",), 500, 250, STEPS),
+        ({}, ("--iterations", "5-44"), 500, 250, STEPS),
+        ({}, (), STEPS * SLICES, 240, STEPS),  # a viewer takes it
+        ({"steps": 1, "named": False}, (), 10, 250, 1),  # without iterations
+        ({}, (), 10, 1, 1),  # one at least
+    ],
+)
+def test_how_much_is_drawn(
+    made: Any,
+    options: tuple[str, ...],
+    most: int,
+    window: int,
+    drawn: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(selection, "MOST_SLICES", most)
+    monkeypatch.setattr(selection, "WINDOW_SLICES", window)
+    said, events = converted(kineto(tmp_path, **made), *options)
+    assert len(starts(events)) == drawn * KERNELS
+    assert ("--all" in said) == (drawn < made.get("steps", STEPS))
 
 
 @pytest.mark.parametrize("calls", ["all", "none"])
@@ -511,9 +470,3 @@ def test_operations_layers_and_their_calls_count_as_slices(calls: Any) -> None:
     slices = sum(event["ph"] == "X" for event in orjson.loads(trace)["traceEvents"])
     assert (1 + (calls == "all")) * len(measures.alignment.profile.activities) < 0.75 * slices
     assert 0.75 < selection.expected_slices(measures.alignment, calls == "all") / slices < 1.33
-
-
-def test_evidence_can_be_left_out(files: dict[str, str]) -> None:
-    """The metadata then names another."""
-    _, result = output(files["log"], files["prof"], without=("timer marks", "durations", "recurrence"))
-    assert "timer marks" not in result.metadata["attribution"]["layer_by"]

@@ -16,14 +16,12 @@ from random import Random
 from typing import Any, Literal
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 import mio2trace
 from mio2trace import summary
 from mio2trace.align import NONE, Alignment, align
-from mio2trace.cli import cli
 from mio2trace.draw import BuildOptions, RunToDraw, build
 from mio2trace.measures import Measures
 from mio2trace.model.log import FrameworkLog
@@ -137,29 +135,22 @@ def slices(events: list[Event], *categories: str) -> Iterator[Slice]:
 @given(seeds)
 def test_layers_and_passes_sum_what_they_hold(rng: Random) -> None:
     """``kernels`` and ``kernel_ns`` are of the kernels inside the slice, and only of those with its own arguments."""
-    run = tangled(rng)
-    trace, _ = picture(run)
+    trace, _ = picture(tangled(rng))
     events = list(trace.events())
     devices = {track.id for track in trace.tracks if track.process >= 100}
+    commands = list(slices(events, "kernel", "copy"))
     for parent in slices(events, "layer", "pass"):
-        if parent.track not in devices:
-            continue
+        begin, end = parent.start_ns, parent.start_ns + parent.dur_ns
         inside = [
-            event
-            for event in slices(events, "kernel", "copy")
-            if event.track == parent.track
-            and parent.start_ns <= event.start_ns
-            and event.start_ns + event.dur_ns <= parent.start_ns + parent.dur_ns
+            e for e in commands if e.track == parent.track and begin <= e.start_ns and e.start_ns + e.dur_ns <= end
         ]
+        if parent.track not in devices or any(event.dur_ns == 0 for event in inside):
+            continue  # one without duration stands on a border, inside both or neither
         args = arguments(parent)
         own = [e for e in inside if parent.category == "pass" or arguments(e).get("layer") == args["layer"]]
-        if any(event.dur_ns == 0 for event in inside):
-            continue  # one without duration stands on a border, inside both or neither
-        kernels = [event for event in own if event.category == "kernel"]
-        assert args["kernels"] == len(kernels)
-        assert args["kernel_ns"] == sum(event.dur_ns for event in kernels)
-        assert parent.start_ns == min(event.start_ns for event in own)
-        assert parent.start_ns + parent.dur_ns == max(event.start_ns + event.dur_ns for event in own)
+        kernels = [event.dur_ns for event in own if event.category == "kernel"]
+        assert (args["kernels"], args["kernel_ns"]) == (len(kernels), sum(kernels))
+        assert (begin, end) == (min(e.start_ns for e in own), max(e.start_ns + e.dur_ns for e in own))
 
 
 @given(seeds, st.booleans())
@@ -197,20 +188,16 @@ def test_arguments_are_what_the_contract_says(rng: Random, logs: bool) -> None:
 @given(seeds)
 def test_counters_and_arrows_lie_within_the_picture(rng: Random) -> None:
     """Counters in order and not after the last slice; every arrow from an enqueue's call to its own kernel."""
-    run = tangled(rng)
-    trace, _ = picture(run, "all")
+    trace, _ = picture(tangled(rng), "all")
     events = list(trace.events())
     last = max((e.start_ns + e.dur_ns for e in events if isinstance(e, Slice)), default=0)
     times: dict[tuple[int, str], int] = {}
     for event in events:
         if isinstance(event, CounterValue):
-            key = event.process, event.name
-            assert times.get(key, 0) <= event.time_ns <= last
-            times[key] = event.time_ns
-    begins = {(e.track, e.start_ns): arguments(e)["call_index"] for e in slices(events, "kernel", "copy")}
-    calls: dict[tuple[int, int], list[int]] = {}
-    for event in slices(events, "api"):
-        calls.setdefault((event.track, event.start_ns), []).append(arguments(event)["call_index"])
+            assert times.get((event.process, event.name), 0) <= event.time_ns <= last
+            times[event.process, event.name] = event.time_ns
+    begins = {(e.track, e.start_ns) for e in slices(events, "kernel", "copy")}
+    calls = {(e.track, e.start_ns) for e in slices(events, "api")}
     flows = [event for event in events if isinstance(event, Flow)]
     assert len({flow.id for flow in flows}) == len(flows)
     for flow in flows:
@@ -222,21 +209,19 @@ def test_counters_and_arrows_lie_within_the_picture(rng: Random) -> None:
 @given(seeds)
 def test_layers_on_the_host_are_those_of_the_marks(rng: Random) -> None:
     """A layer that launches nothing is there too; each spans the kernels that it launched."""
-    run = make_run(rng, random_net(rng, 6, empty=0.5), backward=True, iterations=2)
-    trace, alignment = picture(run)
-    assert alignment.clocks
+    trace, alignment = picture(make_run(rng, random_net(rng, 6, empty=0.5), backward=True, iterations=2))
     host = next(track.id for track in trace.tracks if track.name == "Layers on the host")
     events = list(trace.events())
     layers = [event for event in slices(events, "layer") if event.track == host]
     assert Counter(event.name for event in layers) == {f"layer{n}": 4 for n in range(6)}
-    spans: dict[tuple[Any, ...], Slice] = {}
-    for event in layers:
-        spans[tuple(arguments(event)[key] for key in ("layer", "direction", "iteration"))] = event
+
+    def place(event: Slice) -> list[Any]:
+        return [arguments(event).get(key) for key in ("layer", "direction", "iteration")]
+
     error = alignment.clocks[0].error_ns
     for kernel in slices(events, "kernel", "copy"):
-        args = arguments(kernel)
-        if args.get("iteration"):
-            span = spans[args["layer"], args["direction"], args["iteration"]]
+        if arguments(kernel).get("iteration"):
+            (span,) = (event for event in layers if place(event) == place(kernel))
             assert span.start_ns - error <= kernel.start_ns
             assert kernel.start_ns + kernel.dur_ns <= span.start_ns + span.dur_ns + error + 2 * US
 
@@ -268,6 +253,12 @@ def one(start: int, duration: int, category: str = "layer", track: int = 1, **ar
     return Slice(track, start, duration, "s", category, args)
 
 
+SOUND = [
+    one(0, 10), one(0, 10), one(0, 5, "kernel", layer="a", layer_by="order"), one(5, 5, "copy"), one(10, 3), one(10, 0),
+]  # fmt: skip
+"""Nested, equal and touching slices are no overlap."""
+
+
 @pytest.mark.parametrize(
     ("events", "complaint"),
     [
@@ -283,23 +274,10 @@ def one(start: int, duration: int, category: str = "layer", track: int = 1, **ar
         ([one(0, 10, "kernel", layer_by="order")], "without its evidence"),
     ],
 )
-def test_a_broken_picture_is_found(events: list[Event], complaint: str) -> None:
-    """Each rule of the check can fail."""
+def test_a_broken_picture_is_found_and_a_sound_one_passes(events: list[Event], complaint: str) -> None:
     with pytest.raises(InvariantError, match=complaint):
         list(checked(trace_of(*events), 0, 0))
-
-
-def test_a_sound_picture_passes() -> None:
-    """Nested, equal and touching slices are no overlap."""
-    events = [
-        one(0, 10),
-        one(0, 10),
-        one(0, 5, "kernel", layer="a", layer_by="order"),
-        one(5, 5, "copy"),
-        one(10, 3),
-        one(10, 0),
-    ]
-    assert list(checked(trace_of(*events), 2, 10)) == events
+    assert list(checked(trace_of(*SOUND), 2, 10)) == SOUND
 
 
 # -- The runs kept in traces/: what we make of them is exact, and true.
@@ -307,6 +285,7 @@ def test_a_sound_picture_passes() -> None:
 
 TRACES = Path(__file__).resolve().parent.parent / "traces"
 RUNS = sorted(folder.name for folder in TRACES.iterdir() if folder.is_dir())
+assert len(RUNS) >= 2
 
 
 @functools.cache
@@ -322,10 +301,15 @@ def convert(run: str, *without: str) -> dict[str, Any]:
     return trace
 
 
+@functools.cache
+def truth_of(run: str) -> dict[str, Any]:
+    truth: dict[str, Any] = json.loads((TRACES / run / f"{run}.truth.json").read_bytes())
+    return truth
+
+
 def call_of(numbers: dict[str, Any]) -> int:
     """What the profile calls a launch."""
-    number: int = numbers["call_index"] if "call_index" in numbers else numbers["correlation_id"]
-    return number
+    return int(numbers["call_index"] if "call_index" in numbers else numbers["correlation_id"])
 
 
 def commands(trace: dict[str, Any]) -> dict[int, dict[str, Any]]:
@@ -345,7 +329,6 @@ def told(trace: dict[str, Any], truth: dict[int, Any]) -> dict[int, dict[str, An
 
 def expected_layers(run: str) -> dict[int, tuple[str, int, str | None, int] | None]:
     """(layer, index, direction, iteration) by the number of the call, None outside any layer."""
-    truth = json.loads((TRACES / run / f"{run}.truth.json").read_bytes())
     layers = [
         (
             layer["layer"],
@@ -353,13 +336,9 @@ def expected_layers(run: str) -> dict[int, tuple[str, int, str | None, int] | No
             layer["direction"],
             0 if layer["pass"] == "init" else int(layer["pass"].removeprefix("iter")) + 1,
         )
-        for layer in truth["layers"]
+        for layer in truth_of(run)["layers"]
     ]
-    return {call_of(e): None if e["l"] is None else layers[e["l"]] for e in truth["enqueues"]}
-
-
-def test_there_are_runs() -> None:
-    assert len(RUNS) >= 2
+    return {call_of(e): None if e["l"] is None else layers[e["l"]] for e in truth_of(run)["enqueues"]}
 
 
 @pytest.mark.parametrize("run", RUNS)
@@ -394,22 +373,12 @@ def test_without_timer_marks_iteration_1_stays_true(run: str) -> None:
 @pytest.mark.parametrize("run", RUNS)
 def test_every_kernel_is_in_its_true_call(run: str) -> None:
     """Where the run called MIOpen: a kernel's operation stands on the line of the log where its call does."""
-    truth = json.loads((TRACES / run / f"{run}.truth.json").read_bytes())
     trace = convert(run)
-    expected = {call_of(enqueue): enqueue.get("line") for enqueue in truth["enqueues"]}
+    expected = {call_of(enqueue): enqueue.get("line") for enqueue in truth_of(run)["enqueues"]}
     slices = [event["args"] for event in trace["traceEvents"] if event.get("cat") == "operation"]
     line_of = {args["operation"]: args["line"] for args in slices}
     shown = {call: line_of.get(args.get("operation")) for call, args in told(trace, expected).items()}
     assert shown == expected
-
-
-def test_a_layer_guessed_from_order_contradicts_no_range(tmp_path: Path) -> None:
-    """A kernel of the application lies in no call of the log: what its neighbours suggest is no evidence."""
-    files = [TRACES / "lenet-rocpd" / name for name in ("run.log.gz", "results.db.gz")]
-    conversion = mio2trace.convert(*files, output=tmp_path / "out.json")
-    counts = conversion.metadata["attribution"]
-    assert counts["contradictions"] == 0
-    assert counts["layer_by"]["range"] == 36
 
 
 def test_a_link_by_range_is_explained(tmp_path: Path) -> None:
@@ -421,17 +390,6 @@ def test_a_link_by_range_is_explained(tmp_path: Path) -> None:
     assert report[at + 2] == "  operation 9, line 440: Bias fwd 2x50x8x8, by range"
     assert report[-3].startswith("kernel 31: inner_product")
     assert report[-1] == "  operation: none"
-
-
-@pytest.mark.parametrize("files", ["lenet-rocpd/results.db.gz"])
-def test_the_readme_shows_what_is_printed(files: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Word for word, to the line that says what was written."""
-    shown = (TRACES.parent / "README.md").read_text("utf-8")
-    monkeypatch.chdir(tmp_path)
-    log = (TRACES / files).with_name("run.log.gz")
-    done = CliRunner().invoke(cli, [str(log), str(TRACES / files), "-o", "out.pftrace"])
-    assert done.exit_code == 0
-    assert "".join(f"    {line}\n" for line in done.stderr.splitlines()) in shown
 
 
 def test_no_run_tells_of_the_machine_that_it_was_measured_on() -> None:
