@@ -14,8 +14,6 @@ import html5lib
 import pytest
 from click.testing import CliRunner, Result
 
-from mio2trace import fleet
-from mio2trace import fleet as fleet_page
 from mio2trace.cli import cli
 from mio2trace.dataset import TABLES, write_tables
 from mio2trace.dataset.rows import failed_run, of_rows
@@ -25,6 +23,12 @@ from mio2trace.snapshot.database import connection, sql_text
 from tests.conftest import ROOT
 
 MS = 1_000_000
+
+
+def near(value: float, by: float) -> Any:
+    return pytest.approx(value, abs=by)
+
+
 CONV, POOL = "Conv fwd 1x3x8x8 -> 1x4x8x8 k3x3", "Pool fwd 1x4x8x8 -> 1x4x4x4 k2x2"
 SLOWER = {"2.9.0": 1.0, "2.10.0": 1.0, "2.20.0": 1.5}
 """Of the convolution, by version; as text 2.10 would stand before 2.9."""
@@ -35,44 +39,53 @@ NAMES = (
 )  # fmt: skip
 
 
-def made_run(version: str, number: int) -> dict[str, list[dict[str, Any]]]:
+Tables = dict[str, list[dict[str, Any]]]
+
+
+def made_run(version: str, number: int) -> Tables:
     """Four iterations, the first cold, of a convolution and a pooling."""
     run = f"{version}/run{number}"
-    of = {"run": run}
     factor = 3.0 if run == ODD_ONE else 1 + number / 1000
     conv, pool = (MS * ms * factor * slower for ms, slower in ((8, SLOWER[version]), (2, 1.0)))
-    iterations = [
-        {**of, "iteration": at, "steady": at > 1, "kernels": 2, "kernel_ns": int((conv + pool) * (4 if at == 1 else 1))}
-        for at in range(1, 5)
-    ]
-    problems = [
-        {
-            **of,
-            "problem": problem,
-            "primitive": kind,
-            "kernel_ns": ns,
-            "percent_of_kernel_time": 100 * ns / (conv + pool),
-            "calls": 1,
-        }
-        for problem, kind, ns in ((CONV, "conv", conv), (POOL, "pool", pool))
-    ]
-    kernels = [
-        {**of, "name": name, "kernel_ns": int(ns), "iteration": at}
-        for at in range(1, 5)
-        for name, ns in (("conv_kernel", conv), ("pool_kernel", pool))
-    ]
-    layers = [
-        {**of, "iteration": at, "layer": "conv1", "direction": "forward", "kernel_ns": int(conv)} for at in range(5)
-    ]
+    whole = conv + pool
     row = {
-        **of, "version": version, "device": "gfx90a", "iterations": 4, "steady_iterations": 3, "kernels": 8,
-        "kernel_ns": conv + pool, "whole_ns": int(8 * (conv + pool)), "find_ns": 0,
+        "version": version, "device": "gfx90a", "iterations": 4, "steady_iterations": 3, "kernels": 8,
+        "kernel_ns": whole, "whole_ns": int(8 * whole), "find_ns": 0,
     }  # fmt: skip
-    findings = [{**of, "id": "naive-solver", "severity": "high", "ns": int(conv), "share": 0.8, "try": "Install a db."}]
-    return {
-        "runs": [row], "iterations": iterations, "problems": problems, "kernels": kernels, "layers": layers,
-        "findings": findings, "copies": [], "operations": [],
-    }  # fmt: skip
+    finding = {"id": "naive-solver", "severity": "high", "ns": int(conv), "share": 0.8, "try": "Install a db."}
+    tables: Tables = {
+        "runs": [row],
+        "iterations": [
+            {"iteration": at, "steady": at > 1, "kernels": 2, "kernel_ns": int(whole * (4 if at == 1 else 1))}
+            for at in range(1, 5)
+        ],
+        "problems": [
+            {
+                "problem": name,
+                "primitive": kind,
+                "kernel_ns": ns,
+                "percent_of_kernel_time": 100 * ns / whole,
+                "calls": 1,
+            }
+            for name, kind, ns in ((CONV, "conv", conv), (POOL, "pool", pool))
+        ],
+        "kernels": [
+            {"name": name, "kernel_ns": int(ns), "iteration": at}
+            for at in range(1, 5)
+            for name, ns in (("conv_kernel", conv), ("pool_kernel", pool))
+        ],
+        "layers": [
+            {"iteration": at, "layer": "conv1", "direction": "forward", "kernel_ns": int(conv)} for at in range(5)
+        ],
+        "findings": [finding],
+        "copies": [],
+        "operations": [],
+    }
+    return {name: [{"run": run, **row} for row in rows] for name, rows in tables.items()}
+
+
+def write(tables: Tables, folder: Path, run: str) -> None:
+    write_tables({name: of_rows(TABLES[name], rows) for name, rows in tables.items()}, folder, run)
 
 
 @pytest.fixture(scope="module")
@@ -80,25 +93,18 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fleet") / "ds"
     for version in SLOWER:
         for number in range(5):
-            tables = made_run(version, number)
-            columns = {name: of_rows(TABLES[name], rows) for name, rows in tables.items()}
-            write_tables(columns, folder, f"{version}/run{number}")
-    journal = [
-        {"run": "2.9.0/late", "state": "failed", "error": "first try", "seconds": 1, "ended": 10, "version": "x"},
-        {"run": "2.9.0/late", "state": "converted", "seconds": 1, "ended": 30, "version": "x"},
-        {"run": "2.9.0/bad", "state": "converted", "seconds": 1, "ended": 5, "version": "x"},
-        {
-            "run": "2.9.0/bad",
-            "state": "failed",
-            "error": "prof.db: cut off",
-            "seconds": 2.5,
-            "ended": 20,
-            "version": "x",
-        },
-    ]
-    lines = [json.dumps(entry) for entry in journal]
-    (folder / "_runs.jsonl").write_text("\n".join([*lines[:3], '{"run": "2.9.0/bad", "sta', ""]))
-    (folder / "_runs.1-of-2.jsonl").write_text(lines[3] + "\n")
+            write(made_run(version, number), folder, f"{version}/run{number}")
+
+    def line(run: str, ended: int, seconds: float = 1, **state: str) -> str:
+        return json.dumps({"run": run, **state, "seconds": seconds, "ended": ended, "version": "x"}) + "\n"
+
+    (folder / "_runs.jsonl").write_text(
+        line("2.9.0/late", 10, state="failed", error="first try")
+        + line("2.9.0/late", 30, state="converted")
+        + line("2.9.0/bad", 5, state="converted")
+        + '{"run": "2.9.0/bad", "sta'
+    )
+    (folder / "_runs.1-of-2.jsonl").write_text(line("2.9.0/bad", 20, 2.5, state="failed", error="prof.db: cut off"))
     return folder
 
 
@@ -111,6 +117,68 @@ def rows_of(dataset: Path, question: str) -> list[dict[str, Any]]:
     assert result.exit_code == 0, result.output
     rows: list[dict[str, Any]] = json.loads(result.stdout)
     return rows
+
+
+ANSWERS: dict[str, list[dict[str, Any]]] = {
+    "slowest problems": [
+        {"problem": CONV, "runs": 15, "slowest_run": ODD_ONE, "kernel_ms": near(8.032, 0.01),
+         "most_ms": near(24, 0.01)},
+        {"problem": POOL},
+    ],
+    # In the order of the versions' numbers, and only what is slower; one run does not hide what the others show.
+    "regressions": [
+        {
+            "problem": CONV, "before": "2.10.0", "version": "2.20.0", "ratio": near(1.5, 0.005), "clear": True,
+            "runs": "5 / 5",
+        }
+    ],
+    # With the same problems, of the same version and device: one that is slower as a whole has none.
+    "outlier runs": [{"run": ODD_ONE, "ratio": near(3, 0.02)}],
+    # The last line of all journals counts; a line that is cut off is none.
+    "failures": [{"run": "2.9.0/bad", "error": "prof.db: cut off", "seconds": 2.5}],
+    # A letter an iteration: the cold one is full, steady ones that are alike are empty.
+    "heat map": [{"heat": "█▁▁▁", "slowest": 1}] * 15,
+    "layers of runs": [{"layer": "conv1", "runs": 15, "slowest_run": ODD_ONE}],
+    "kernels of runs": [
+        {"kernel": "conv_kernel", "calls": 60, "runs": 15}, {"kernel": "pool_kernel", "calls": 60, "runs": 15},
+    ],
+    "what is odd": [{"id": "naive-solver", "runs": 15, "severity": "high"}],
+    "runs": [{}] * 15,
+    "select count(*) as n from kernels": [{"n": 120}],
+    # A table that an older version did not write has its columns and no rows.
+    "select count(rank) as n from ranks": [{"n": 0}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("question", ANSWERS)
+def test_a_question_is_answered_as_counted_by_hand(dataset: Path, question: str) -> None:
+    rows, expected = rows_of(dataset, question), ANSWERS[question]
+    assert [{key: row[key] for key in wanted} for row, wanted in zip(rows, expected, strict=True)] == expected
+
+
+def test_the_worst_is_first(tmp_path: Path) -> None:
+    """The advice of the most severe run, not of the one with most time; the rank that the others wait for longest."""
+    cells = {"run": "job", "collectives": 9, "transfer_ns": 5 * MS}
+    for number, (severity, ns) in enumerate((("medium", 9 * MS), ("high", 2 * MS), ("low", MS))):
+        made = made_run("2.9.0", number)
+        made["findings"][0] |= {"severity": severity, "ns": ns, "try": f"do {severity}"}
+        if number == 0:
+            made["ranks"] = [
+                {**cells, "rank": 0, "wait_ns": 7 * MS, "times_arrived_last": 1, "late_ns": MS},
+                {
+                    **cells,
+                    "rank": 1,
+                    "wait_ns": MS,
+                    "times_arrived_last": 8,
+                    "late_ns": 7 * MS,
+                    "made_late_by": "conv2",
+                },
+            ]
+        write(made, tmp_path / "ds", f"a/run{number}")
+    (row,) = rows_of(tmp_path / "ds", "what is odd")
+    assert (row["severity"], row["advice"], row["worst_ms"], row["runs"]) == ("high", "do high", 2, 3)
+    rows = rows_of(tmp_path / "ds", "stragglers")
+    assert [(row["rank"], row["late_ms"], row.get("made_late_by")) for row in rows] == [(1, 7, "conv2"), (0, 1, None)]
 
 
 def test_the_questions_are_these() -> None:
@@ -126,28 +194,6 @@ def test_the_questions_are_these() -> None:
         assert f"{query.name},dataset," in listed
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "stragglers"])
-def test_every_question_has_an_answer(dataset: Path, name: str) -> None:
-    assert rows_of(dataset, name)
-
-
-def test_the_slowest_problem_is_that_of_all_runs(dataset: Path) -> None:
-    first, second = rows_of(dataset, "slowest problems")
-    assert (first["problem"], second["problem"]) == (CONV, POOL)
-    assert (first["runs"], first["slowest_run"]) == (15, ODD_ONE)
-    assert first["kernel_ms"] == pytest.approx(8 * 1.004, abs=0.01)
-    assert first["most_ms"] == pytest.approx(24)
-
-
-def test_a_version_is_compared_with_the_one_before_it(dataset: Path) -> None:
-    """In the order of their numbers; and only what is slower."""
-    (row,) = rows_of(dataset, "regressions")
-    assert (row["problem"], row["before"], row["version"]) == (CONV, "2.10.0", "2.20.0")
-    assert row["ratio"] == pytest.approx(1.5, abs=0.005)
-    assert row["clear"] is True, "one run does not hide what the others show"
-    assert row["runs"] == "5 / 5"
-
-
 def test_few_runs_decide_nothing_and_kinds_of_gpu_are_not_mixed(tmp_path: Path) -> None:
     """Two runs per version; one more of another GPU; in one run the problem has no kernels."""
     for version, number, device, factor in (
@@ -161,7 +207,7 @@ def test_few_runs_decide_nothing_and_kinds_of_gpu_are_not_mixed(tmp_path: Path) 
                 row |= {"run": run} | ({"version": version, "device": device} if rows is made["runs"] else {})
         for row in made["problems"]:
             row["kernel_ns"] = 8 * MS * factor
-        write_tables({name: of_rows(TABLES[name], rows) for name, rows in made.items()}, tmp_path / "ds", run)
+        write(made, tmp_path / "ds", run)
     slower = rows_of(tmp_path / "ds", "regressions")
     assert {(row["problem"], row["ratio"], row["runs"], row["device"]) for row in slower} == {
         (CONV, 2, "2 / 2", "A"), (POOL, 2, "2 / 2", "A"),
@@ -186,81 +232,14 @@ def test_a_version_is_the_innermost_folder_with_a_digit(run: str, version: str |
     assert [*failed_run(run, "gone")["version"].words] == ([version] if version else [])
 
 
-def test_the_advice_is_that_of_the_worst_run(tmp_path: Path) -> None:
-    """The most severe one, not the one with most time."""
-    for number, (severity, ns) in enumerate((("medium", 9 * MS), ("high", 2 * MS), ("low", MS))):
-        made = made_run("2.9.0", number)
-        made["findings"][0] |= {"severity": severity, "ns": ns, "try": f"do {severity}"}
-        write_tables(
-            {name: of_rows(TABLES[name], rows) for name, rows in made.items()}, tmp_path / "ds", f"a/run{number}"
-        )
-    (row,) = rows_of(tmp_path / "ds", "what is odd")
-    assert (row["severity"], row["advice"], row["worst_ms"], row["runs"]) == ("high", "do high", 2, 3)
-
-
-def test_a_name_that_is_missing_is_said() -> None:
-    """Somebody else may have written a table with none: what the page prints as a name has a word for it."""
-    printed = set(re.findall(r"shortened\(row\['(\w+)'\],", Path(fleet_page.__file__).read_text("utf-8")))
-    assert printed
-    assert all(isinstance(fleet._named(column, None), str) for column in printed)
-
-
-def test_an_outlier_is_a_run_unlike_its_like(dataset: Path) -> None:
-    """With the same problems, of the same version and device: one that is slower as a whole has none."""
-    (row,) = rows_of(dataset, "outlier runs")
-    assert row["run"] == ODD_ONE
-    assert row["ratio"] == pytest.approx(3, abs=0.02)
-
-
-def test_a_table_that_an_older_version_did_not_write_has_no_rows(dataset: Path) -> None:
-    """It has its columns; without the table of runs there is no dataset."""
+def test_without_the_table_of_runs_there_is_no_dataset(dataset: Path) -> None:
     assert not (dataset / "ranks").exists()
-    assert rows_of(dataset, "select count(rank) as n from ranks") == [{"n": 0}]
     result = call("query", dataset / "kernels", "runs")
     assert (result.exit_code, "no dataset" in result.stderr) == (1, True)
 
 
-def test_the_rank_that_the_others_wait_for_longest_is_first(tmp_path: Path) -> None:
-    made = made_run("2.9.0", 0)
-    cells = {"run": "job", "collectives": 9, "transfer_ns": 5 * MS}
-    made["ranks"] = [
-        {**cells, "rank": 0, "wait_ns": 7 * MS, "times_arrived_last": 1, "late_ns": MS},
-        {**cells, "rank": 1, "wait_ns": MS, "times_arrived_last": 8, "late_ns": 7 * MS, "made_late_by": "conv2"},
-    ]
-    write_tables({name: of_rows(TABLES[name], rows) for name, rows in made.items()}, tmp_path / "ds", "job")
-    rows = rows_of(tmp_path / "ds", "stragglers")
-    assert [(row["rank"], row["late_ms"], row.get("made_late_by")) for row in rows] == [(1, 7, "conv2"), (0, 1, None)]
-
-
-def test_the_last_line_of_a_journal_counts(dataset: Path) -> None:
-    """Of all journals; a line that is cut off is none."""
-    assert rows_of(dataset, "failures") == [{"run": "2.9.0/bad", "error": "prof.db: cut off", "seconds": 2.5}]
-
-
-def test_the_heat_map_has_a_letter_an_iteration(dataset: Path) -> None:
-    """The cold one is full, steady ones that are alike are empty."""
-    rows = rows_of(dataset, "heat map")
-    assert len(rows) == 15
-    assert {row["heat"] for row in rows} == {"█▁▁▁"}
-    assert all(row["slowest"] == 1 for row in rows)
-
-
-def test_layers_and_kernels_are_counted_over_all_runs(dataset: Path) -> None:
-    (layer,) = rows_of(dataset, "layers of runs")
-    assert (layer["layer"], layer["runs"], layer["slowest_run"]) == ("conv1", 15, ODD_ONE)
-    kernels = rows_of(dataset, "kernels of runs")
-    assert [(row["kernel"], row["calls"], row["runs"]) for row in kernels] == [
-        ("conv_kernel", 60, 15), ("pool_kernel", 60, 15),
-    ]  # fmt: skip
-    (odd,) = rows_of(dataset, "what is odd")
-    assert (odd["id"], odd["runs"], odd["severity"]) == ("naive-solver", 15, "high")
-
-
-def test_any_select_is_answered(dataset: Path) -> None:
-    """Over all runs, or the one that a file is of."""
-    assert rows_of(dataset, "select count(*) as n from kernels") == [{"n": 120}]
-    one = next((dataset / "runs").iterdir())
-    assert rows_of(one, "select count(*) as n from kernels") == [{"n": 8}]
+def test_one_file_is_asked_of_its_run(dataset: Path) -> None:
+    assert rows_of(next((dataset / "runs").iterdir()), "select count(*) as n from kernels") == [{"n": 8}]
 
 
 @pytest.mark.parametrize(
@@ -332,14 +311,13 @@ def test_a_fleet_is_said_in_lines(dataset: Path) -> None:
     assert (refused.exit_code, "for one run" in refused.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("absent", [("problems", "problem"), ("findings", "id"), ("runs", "run")])
-def test_what_has_no_name_in_a_dataset_is_said_to_have_none(absent: tuple[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("table", "column"), [("problems", "problem"), ("findings", "id"), ("runs", "run")])
+def test_what_has_no_name_in_a_dataset_is_said_to_have_none(table: str, column: str, tmp_path: Path) -> None:
     """A dataset may be a stranger's: a cell without a value is no fault."""
-    table, column = absent
     tables = made_run("2.9.0", 0)
     tables[table] = [row | {column: None} for row in tables[table]]
     for name in ("a", "b"):
-        write_tables({one: of_rows(TABLES[one], rows) for one, rows in tables.items()}, tmp_path / "ds", name)
+        write(tables, tmp_path / "ds", name)
     shown, page = call("report", tmp_path / "ds"), call("report", tmp_path / "ds", "--format", "html")
     assert (shown.exit_code, page.exit_code) == (0, 0), shown.output + page.output
     assert "(no name)" in page.stdout
@@ -351,8 +329,8 @@ def test_the_name_of_a_datasets_folder_means_nothing(name: str, tmp_path: Path) 
     """Neither a pattern nor a column; also of one file in it, and of the journal."""
     place = tmp_path / name / "ds[1]"
     run = {"run": "a[b]*", "version": "1.0", "state": "converted", "kernels": 3}
-    write_tables({"runs": of_rows(TABLES["runs"], [run])}, place, "a[b]*")
-    write_tables({"runs": of_rows(TABLES["runs"], [{**run, "run": "ab"}])}, tmp_path / name / "ds1", "ab")
+    write({"runs": [run]}, place, "a[b]*")
+    write({"runs": [{**run, "run": "ab"}]}, tmp_path / name / "ds1", "ab")
     (place / "_runs.jsonl").write_text('{"run": "a[b]*", "state": "converted", "version": "1.0"}\n')
     for given in (place, next((place / "runs").iterdir())):
         with opened(str(given), SQL_COLUMNS) as dataset:
@@ -380,6 +358,6 @@ def test_a_column_of_another_kind_than_the_schema_says_is_refused(
         database.execute(f"COPY ({changed}) TO {sql_text(str(file) + '.new')} (FORMAT parquet)")
     os.replace(f"{file}.new", file)
     for form in ("text", "html"):
-        result = CliRunner().invoke(cli, ["report", str(copy), "--format", form])
+        result = call("report", copy, "--format", form)
         assert result.exit_code == 1, result.output
         assert f"ds: the column {column!r} of 'findings' holds {kind}; expected " in result.stderr

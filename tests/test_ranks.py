@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from mio2trace.align import Alignment, align
 from mio2trace.align.processes import relate_processes
@@ -115,15 +115,10 @@ def test_wait_is_what_a_kernel_takes_longer_than_on_the_rank_that_comes_last() -
     assert said(of, ["rank 0", "rank 1", "rank 2"]).endswith(
         "rank 1 arrives last 2 times: conv2 takes 6.000 ms longer there"
     )
-
-
-def test_seconds_of_waiting_are_no_powers_of_ten() -> None:
-    of_job = job(three())
-    of = [
-        msgspec.structs.replace(one, wait_ns=1000 * one.wait_ns, collective_ns=1000 * one.collective_ns)
-        for one in totals(meetings(of_job), of_job)
+    seconds = [
+        msgspec.structs.replace(one, wait_ns=1000 * one.wait_ns, collective_ns=1000 * one.collective_ns) for one in of
     ]
-    assert said(of, ["rank 0", "rank 1", "rank 2"]).startswith("ranks wait 16,000 ms of ")
+    assert said(seconds, ["", "", ""]).startswith("ranks wait 16,000 ms of ")
 
 
 def test_where_clocks_are_not_known_the_durations_tell_who_came_last() -> None:
@@ -164,12 +159,6 @@ def exchanging(profile: Profile, *, early: int = -1) -> Profile:
     return msgspec.structs.replace(profile, activities=tuple(made))
 
 
-def _second_all_reduces(profiles: Sequence[Profile]) -> list[tuple[int, int]]:
-    """One kernel of each rank with its time, by hand."""
-    of = [[one for one in profile.activities if one.name == "all_to_all_kernel"][1] for profile in profiles]
-    return [(1, (one.end_ns or 0) - (one.start_ns or 0)) for one in of]
-
-
 def test_an_all_to_all_counts_if_it_ended_nowhere_before_it_had_begun_everywhere() -> None:
     """Only clocks that something else relates can show that; rank 0 gets no data from the others in its second."""
     waits = [one.waits_ns for one in meetings(job(three()))]
@@ -178,7 +167,9 @@ def test_an_all_to_all_counts_if_it_ended_nowhere_before_it_had_begun_everywhere
     met = meetings(of_job := job([exchanging(three()[0], early=1), *others]))
     assert [one.number for one in met] == [0, 1]
     of = totals(met, of_job)
-    assert [(one.uncounted_kernels, one.uncounted_ns) for one in of] == [(1, US), *_second_all_reduces(others)]
+    second = [[one for one in of.activities if one.name == "all_to_all_kernel"][1] for of in others]
+    expected = [(1, (one.end_ns or 0) - (one.start_ns or 0)) for one in second]
+    assert [(one.uncounted_kernels, one.uncounted_ns) for one in of] == [(1, US), *expected]
     time = ms(sum(one.uncounted_ns for one in of))
     assert said(of, ["", "", ""]).endswith(f"; 3 other communication kernels ({time}) are not counted")
     assert meetings(job([exchanging(one) for one in three(clock=UNKNOWN)])) == []
@@ -192,8 +183,7 @@ def test_all_to_alls_that_not_all_ranks_ran_do_not_hide_the_other_collectives() 
     met = meetings(of_job := job([more, *others]))
     assert [one.which for one in met] == ["allreduce"] * 3
     assert [one.uncounted_kernels for one in totals(met, of_job)] == [1, 0, 0]
-    labels = ["rank 0", "rank 1", "rank 2"]
-    (note,) = [line for line in answer_lines(met, totals(met, of_job), labels, ["", "", ""]) if "communication" in line]
+    (note,) = [line for line in answered([more, *others]) if "communication" in line]
     assert note.startswith("note    1 other communication kernel (")
 
 
@@ -216,35 +206,37 @@ def test_iterations_that_all_ranks_ran_whole_are_matched() -> None:
     assert len({one.iteration for one in met}) == 1
 
 
-RANKS = [f"kineto_mi300_resnet50_ddp4_rank{number}.json.gz" for number in (0, 1)]
+RANKS = [shared_folder() / "samples" / "rocm" / f"kineto_mi300_resnet50_ddp4_rank{number}.json.gz" for number in (0, 1)]
+
+
+def call(*words: object) -> Result:
+    return CliRunner().invoke(cli, list(map(str, words)))
+
+
+def rows_of(path: Path, category: str) -> list[dict[str, Any]]:
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    return sorted((event for event in events if event.get("cat") == category), key=lambda event: event["ts"])
 
 
 def all_reduces(path: Path) -> list[float]:
     """Durations in us, read by hand: kernels whose launch lies in ``nccl:all_reduce``."""
-    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
-    around = [e for e in events if e.get("name") == "nccl:all_reduce" and e["cat"] == "user_annotation"]
-    launches = {
-        e["args"]["correlation"]: e["ts"]
-        for e in events
-        if e.get("cat") == "cuda_runtime" and "correlation" in e["args"]
-    }
-    kernels = sorted(
-        (e for e in events if e.get("cat") == "kernel" and "ncclDevKernel" in e["name"]), key=lambda e: e["ts"]
-    )
+    around = [(e["ts"], e["ts"] + e["dur"]) for e in rows_of(path, "user_annotation") if e["name"] == "nccl:all_reduce"]
+    calls = rows_of(path, "cuda_runtime")
+    launches = {e["args"]["correlation"]: e["ts"] for e in calls if "correlation" in e["args"]}
     return [
         e["dur"]
-        for e in kernels
-        if any(a["ts"] <= launches[e["args"]["correlation"]] <= a["ts"] + a["dur"] for a in around)
+        for e in rows_of(path, "kernel")
+        if "ncclDevKernel" in e["name"]
+        and any(begin <= launches[e["args"]["correlation"]] <= end for begin, end in around)
     ]
 
 
 @pytest.mark.shared
 def test_real_ranks_wait_as_their_files_say() -> None:
     """Fifteen all-reduces of ResNet-50 on two of four MI300: transfer and wait from the JSON, read independently."""
-    paths = [shared_folder() / "samples" / "rocm" / name for name in RANKS]
-    durations = [all_reduces(path) for path in paths]
+    durations = list(map(all_reduces, RANKS))
     transfers = [min(pair) for pair in zip(*durations, strict=True)]
-    done = CliRunner().invoke(cli, ["ranks", *map(str, paths), "--format", "csv", "--unit", "us"])
+    done = call("ranks", *RANKS, "--format", "csv", "--unit", "us")
     rows: list[dict[str, Any]] = list(csv.DictReader(io.StringIO(done.stdout)))
     assert [int(row["collectives"]) for row in rows] == [15, 15]
     for row, of in zip(rows, durations, strict=True):
@@ -258,9 +250,8 @@ def test_real_ranks_wait_as_their_files_say() -> None:
 @pytest.mark.shared
 def test_merge_is_one_picture_of_the_ranks(tmp_path: Path) -> None:
     """Each rank's processes in one file; clocks and who is last are said; one rank, or two runs, are refused."""
-    paths = [str(shared_folder() / "samples" / "rocm" / name) for name in RANKS]
     out = tmp_path / "job.json.gz"
-    done = CliRunner().invoke(cli, ["merge", *paths, "-o", str(out), "--check"])
+    done = call("merge", *RANKS, "-o", str(out), "--check")
     assert done.exit_code == 0, done.output
     assert "15 collectives overlap" in done.stderr
     assert "pid 3194583 arrives last 11 times" in done.stderr
@@ -268,28 +259,28 @@ def test_merge_is_one_picture_of_the_ranks(tmp_path: Path) -> None:
     names = {e["args"]["name"] for e in events if e.get("name") == "process_name"}
     assert {"Host pid 3194582", "Host pid 3194583"} <= {name.partition(" (")[0] for name in names}
     before = out.read_bytes()
-    alone = CliRunner().invoke(cli, ["merge", paths[0], "-o", str(out)])
+    alone = call("merge", RANKS[0], "-o", str(out))
     assert (alone.exit_code, "one profile; expected those of several processes of a job" in alone.stderr) == (1, True)
-    assert CliRunner().invoke(cli, ["ranks", paths[0]]).exit_code == 1
+    assert call("ranks", RANKS[0]).exit_code == 1
     other = str(shared_folder() / "samples" / "rocm" / "kineto_mi300x_resnet_train_ddp.json.gz")
-    assert CliRunner().invoke(cli, ["merge", paths[0], other, "-o", str(out)]).exit_code == 1
+    assert call("merge", RANKS[0], other, "-o", str(out)).exit_code == 1
     assert out.read_bytes() == before, "what was there is unchanged"
 
 
 @pytest.mark.shared
 def test_a_job_without_collectives_is_said_to_have_none() -> None:
     paths = sorted((shared_folder() / "samples" / "rocm-twins" / "resnet-immediate-2ranks" / "rocpd").glob("4*.gz"))
-    done = CliRunner().invoke(cli, ["ranks", *map(str, paths)])
+    done = call("ranks", *paths)
     assert done.exit_code == 0
     assert done.stdout.startswith("no collective kernel that all ranks ran")
-    done = CliRunner().invoke(cli, ["ranks", *map(str, paths), "--format", "csv"])
+    done = call("ranks", *paths, "--format", "csv")
     assert "no row: no collective kernel that all ranks ran" in done.stderr
 
 
 def answered(profiles: Sequence[Profile], machines: Sequence[str] = ()) -> list[str]:
     met = meetings(of_job := job(profiles))
     labels = [f"rank {number}" for number in range(len(profiles))]
-    return answer_lines(met, totals(met, of_job), labels, machines or ["" for _ in profiles])
+    return answer_lines(met, totals(met, of_job), labels, machines or [""] * len(profiles))
 
 
 def test_the_answer_names_the_last_rank_and_its_causes() -> None:
@@ -325,20 +316,16 @@ def test_the_answer_fits_however_many_ranks_there_are() -> None:
 @pytest.mark.shared
 def test_messages_of_real_ranks_have_the_size_that_their_file_states() -> None:
     """Elements by the size of their type, read from the JSON; bus bandwidth by NCCL's formula."""
-    paths = [shared_folder() / "samples" / "rocm" / name for name in RANKS]
-    events = json.loads(gzip.decompress(paths[0].read_bytes()))["traceEvents"]
-    kernels = [
-        e for e in events if e.get("cat") == "kernel" and e.get("args", {}).get("Collective name") == "allreduce"
-    ]
-    sizes = [4 * e["args"]["In msg nelems"] for e in sorted(kernels, key=lambda e: e["ts"])]
-    done = CliRunner().invoke(cli, ["ranks", *map(str, paths), "--each", "--format", "json", "--unit", "ns"])
+    kernels = [e for e in rows_of(RANKS[0], "kernel") if e["args"].get("Collective name") == "allreduce"]
+    sizes = [4 * e["args"]["In msg nelems"] for e in kernels]
+    done = call("ranks", *RANKS, "--each", "--format", "json", "--unit", "ns")
     rows = json.loads(done.stdout)
     assert {e["args"]["dtype"] for e in kernels} == {"Float"}
     assert [row["message_bytes"] for row in rows] == sizes
     for row in rows:
         expected = row["message_bytes"] / row["transfer_ns"] * 2 * 3 / 4  # of four ranks, two of them recorded
         assert row["bus_gb_per_s"] == pytest.approx(expected, rel=1e-6)
-    answer = CliRunner().invoke(cli, ["ranks", *map(str, paths)]).stdout.splitlines()
+    answer = call("ranks", *RANKS).stdout.splitlines()
     assert len(answer) <= 20
     assert max(map(len, answer)) <= 78
     assert answer[0].startswith("pid 3194583 is last in 11 of 15 collectives")
@@ -349,8 +336,7 @@ def test_messages_of_real_ranks_have_the_size_that_their_file_states() -> None:
 @pytest.mark.shared
 def test_report_and_dataset_have_the_ranks_as_the_command_has_them() -> None:
     """A line, a table in Markdown and on the page, rows of a table: of a job alone."""
-    paths = [shared_folder() / "samples" / "rocm" / name for name in RANKS]
-    analysis = analyse(paths)
+    analysis = analyse(RANKS)
     (run,) = analysis.runs
     of = totals(meetings(run.alignments), run.alignments)
     report = report_of(analysis, [run])

@@ -38,13 +38,11 @@ def test_the_block_says_what_is_slowest() -> None:
     lines = run(*ALEXNET, "-q").splitlines()
     assert lines[0].endswith("profile complete")
     assert lines[1].startswith("18.02 ms of kernels per iteration (1 iteration")
-    assert len(lines) <= MOST_LINES
     assert any(line.startswith("MIOpen Find") for line in lines)
     for name in ("layers", "operations", "kernels"):
         at = next(at for at, line in enumerate(lines) if line.startswith(name))
         times = [float(re.findall(r"([\d.]+) ms", line)[0]) for line in lines[at : at + 3]]
         assert times == sorted(times, reverse=True)
-    assert next(line for line in lines if line.startswith("layers")).split()[1:3] == ["conv1", "forward"]
 
 
 @pytest.mark.shared
@@ -55,12 +53,17 @@ def test_the_block_says_what_is_slowest() -> None:
         "rocm/kineto_mi300_bert_small.json.gz", "rocm/graphs/vllm_decode_full.replay.json.gz",
         "rocm/graphs/sglang_prefilldecode.json.gz", "rocm/rocpd_ck_batched_gemm.db.gz", "rocm/rpd_torch_matmul.rpd.gz",
         "rocm/rocprofv3_csv_decode_kernel_trace.csv", "rocm/kineto_mi210_gpu_only.json.gz",
-        "miopen-opencl/m121-rnn-infer-first", "dvdt/alexnet-b1-train.prof.json",
+        "miopen-opencl/m121-rnn-infer-first", "dvdt/alexnet-b1-train.prof.json", "dvdt/two-queues.prof.json",
+        "miopen-opencl/m290-alexnet-infer-10it/run.log", "miopen-opencl/m290-alexnet-infer-10it/prof.json",
+        "miopen-logs/67-legacy6150-plain-prefix-errors-2026.txt", "tfprof/gpu_streams_resnet_v2/profile.tfprof",
     ],
 )  # fmt: skip
 def test_every_block_fits(name: str) -> None:
     """At most so many lines of so many columns; the names of a list differ; the parts of the step add up to 100 %."""
-    lines = run(shared_folder() / "samples" / name, "-q").splitlines()
+    path = shared_folder() / "samples" / name
+    for form in ("markdown", "html"):
+        assert re.search(r"\d.* ms|operation|record", run(path, "--format", form, "-q"))
+    lines = run(path, "-q").splitlines()
     assert len(lines) <= MOST_LINES
     assert max(map(len, lines)) <= WIDTH
     shares = [share for line in lines if "█" in line or "▏" in line for share in re.findall(r"([\d.]+) %", line)[:1]]
@@ -71,6 +74,10 @@ def test_every_block_fits(name: str) -> None:
             line[12:56].strip() for line in lines[kernels[0] : kernels[0] + 3] if re.match(r"kernels| {12}\S", line)
         ]
         assert len(set(rows)) == len(rows)
+    if name == "rocm/rpd_torch_matmul.rpd.gz":  # without iterations and without MIOpen; no hint is cut
+        assert "26.40 ms of kernels; no iterations are known." in lines
+        assert any(line.endswith("% of the recording") for line in lines)
+        assert "..." not in "".join(lines)
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "html", "json"])
@@ -95,24 +102,6 @@ def test_json_is_as_its_schema_says(files: list[str]) -> None:
     assert set(CLASSES) == completeness["properties"]["counts"]["properties"].keys()
 
 
-def test_block_and_document_have_the_same_numbers() -> None:
-    """First names, step, idle time, findings; the parts add up to the step."""
-    lines = run(*LENET, "-q").splitlines()
-    (one,) = orjson.loads(run(*LENET, "--format", "json", "-q"))["runs"]
-    step = one["step"]
-    parts = ("compute", "communication", "copy", "unrecorded", "idle")
-    assert sum(step[f"{part}_ns"] for part in parts) == step["step_ns"]
-    assert sum(step[f"{part}_percent_of_step"] for part in parts) == pytest.approx(100, abs=0.01)
-    assert f"{step['step_ns'] / 1e6:.1f} ms per iteration" in lines[1]
-    assert any(f"{step['idle_ns'] / 1e6:.1f} ms" in line for line in lines if line.startswith("  idle"))
-    for name in ("layers", "operations", "kernels"):
-        shown = next(line for line in lines if line.startswith(name))
-        assert one[name][0]["name"] in shown
-        assert f"{one[name][0]['ns'] / 1e6:,.3f} ms" in shown
-        assert f"{one[name][0]['percent_of_step']:.1f} %" in shown
-    assert {finding["id"] for finding in one["findings"]} >= {"small-gemm", "idle"}
-
-
 @pytest.mark.parametrize(("strict", "code"), [(False, 0), (True, 4)])
 def test_strict_tells_an_incomplete_profile(strict: bool, code: int, tmp_path: Path) -> None:
     """A profile that is cut off: exit code 4 in every command that answers, the counts in the first lines."""
@@ -135,36 +124,9 @@ def test_the_form_is_as_the_name_ends(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["report", *LENET, "-o", str(tmp_path / "report.pdf")])
     assert done.exit_code == 2
     assert ".html, .htm, .md, .txt, .json" in done.output
-
-
-def test_error_files_that_say_nothing(tmp_path: Path) -> None:
-    """Exit code 1 and one line."""
-    path = tmp_path / "run.log"
-    path.write_text("hello\n")
-    done = CliRunner().invoke(cli, ["report", str(path)])
-    assert done.exit_code == 1
-    assert done.output.count("\n") == 1
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize(
-    "files",
-    [
-        "miopen-opencl/m290-alexnet-infer-10it/run.log",
-        "miopen-opencl/m290-alexnet-infer-10it/prof.json",
-        "miopen-logs/67-legacy6150-plain-prefix-errors-2026.txt",
-        "rocm/kineto_mi300x_resnet_train_ddp.json.gz",
-        "rocm/kineto_mi210_gpu_only.json.gz",
-        "rocm/rpd_torch_matmul.rpd.gz",
-        "tfprof/gpu_streams_resnet_v2/profile.tfprof",
-        "dvdt/two-queues.prof.json",
-    ],
-)
-@pytest.mark.parametrize("form", ["text", "markdown", "html"])
-def test_each_kind_of_input_alone_has_a_report(files: str, form: str) -> None:
-    """A log alone, a profile alone, PyTorch's ops without a log, TensorFlow's."""
-    said = run(shared_folder() / "samples" / files, "--format", form, "-q")
-    assert re.search(r"\d.* ms|operation|record", said)
+    (tmp_path / "run.log").write_text("hello\n")
+    done = CliRunner().invoke(cli, ["report", str(tmp_path / "run.log")])
+    assert (done.exit_code, done.output.count("\n")) == (1, 1)
 
 
 def test_sections_that_are_not_shown_are_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,12 +139,3 @@ def test_sections_that_are_not_shown_are_not_made(tmp_path: Path, monkeypatch: p
     told = answer.report_of(analysis, analysis.runs)
     assert of_profile.call_count == len(told.sections) == answer.MOST_SECTIONS
     assert told.left_out == 30 - answer.MOST_SECTIONS
-
-
-@pytest.mark.shared
-def test_a_recording_without_iterations_and_without_miopen_says_no_more_than_it_has() -> None:
-    """No hint is cut, no search is named that never ran."""
-    shown = CliRunner().invoke(cli, [str(shared_folder() / "samples" / "rocm" / "rpd_torch_matmul.rpd.gz")]).output
-    assert "26.40 ms of kernels; no iterations are known." in shown
-    assert "% of the recording\n" in shown
-    assert "..." not in shown
