@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mio2trace.analysis import analyse
+from mio2trace.analysis import Analysis, analyse
 from mio2trace.answer import Section, report_of
 from mio2trace.findings import Subject
 from mio2trace.measures import steady
@@ -19,14 +19,18 @@ pytestmark = pytest.mark.shared
 
 
 @pytest.fixture(scope="module", params=RUNS)
-def subject(request: pytest.FixtureRequest) -> Subject:
-    return Subject(analyse(RUNS[request.param]).run.measures[0])
+def analysis(request: pytest.FixtureRequest) -> Analysis:
+    return analyse(RUNS[request.param])
 
 
-@pytest.fixture
-def section(request: pytest.FixtureRequest) -> Section:
+@pytest.fixture(scope="module")
+def subject(analysis: Analysis) -> Subject:
+    return Subject(analysis.run.measures[0])
+
+
+@pytest.fixture(scope="module")
+def section(analysis: Analysis) -> Section:
     """The report's part on the first profile of a run."""
-    analysis = analyse(RUNS[request.param])
     return report_of(analysis, [analysis.run]).sections[0]
 
 
@@ -62,10 +66,9 @@ def test_problems_are_those_of_the_ranking(subject: Subject) -> None:
     assert all(len(problem.samples) == problem.row.calls for problem in subject.problems)
 
 
-@pytest.mark.parametrize("section", RUNS, indirect=True)
-def test_the_report_names_what_is_slowest(section: Section, request: pytest.FixtureRequest) -> None:
+def test_the_report_names_what_is_slowest(subject: Subject, section: Section) -> None:
     """Layer, operation, kernel: the first rows are the first of the rankings that tables and queries have."""
-    steady = analyse(RUNS[request.node.callspec.params["section"]]).run.measures[0].steady
+    steady = subject.steady
     for rows, keys in (
         ([(row.name, row.direction) for row in section.layers], [(k[1], k[2] or "") for k in _ran(steady.layers)]),
         ([(row.layer, row.name) for row in section.operations], _ran(steady.operations)),
@@ -89,11 +92,12 @@ class _Numbers(tuple[int, ...]):
 
 def test_no_iteration_is_looked_for_among_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run may have a hundred thousand iterations: the whole report goes over them, for none of them over all."""
-    monkeypatch.setattr(steady, "iterations_of", lambda *of: _hidden(iterations_of(*of)))
+
+    def hidden(*of: Any) -> Iterations:
+        told = iterations_of(*of)
+        return msgspec.structs.replace(told, steady=_Numbers(told.steady))
+
+    monkeypatch.setattr(steady, "iterations_of", hidden)
     analysis = analyse(RUNS["m290-alexnet-infer-10it"])
     report = report_of(analysis, [analysis.run])
     assert report.sections[0].iterations == len(analysis.run.measures[0].steady.iterations) > 1
-
-
-def _hidden(told: Iterations) -> Iterations:
-    return msgspec.structs.replace(told, steady=_Numbers(told.steady))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,20 +17,21 @@ from tests.test_operation_links import Maker
 TEXTS = st.text("abcdefxyz0123_. ->", min_size=1, max_size=90)
 
 
-def row(name: str, layer: str) -> OperationRow:
-    return OperationRow(name=name, layer=layer, calls=1, ns=1, share=0.1)
+def row(name: str, kind: Any = OperationRow, **fields: Any) -> Any:
+    return kind(**{"name": name, "calls": 1, "ns": 1, "share": 0.1} | fields)
 
 
 @given(st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=5, unique=True), st.integers(30, 60))
 def test_operations_of_several_layers_differ(parts: list[tuple[str, str]], width: int) -> None:
     """Also where neither the operation's name nor its layer fits."""
-    names = shown_names([row(*one) for one in parts], width)
+    names = shown_names([row(name, layer=layer) for name, layer in parts], width)
     assert len({*names}) == len(parts)
     assert all(len(name) <= width for name in names)
 
 
 def test_the_layer_is_shown_where_operations_read_the_same() -> None:
-    rows = [row("Gemm 15360x4096 -> 15360x24576", f"MergedColumnParallelLinear_{number}") for number in (0, 15)]
+    layers = [f"MergedColumnParallelLinear_{number}" for number in (0, 15)]
+    rows = [row("Gemm 15360x4096 -> 15360x24576", layer=layer) for layer in layers]
     assert shown_names(rows, 40) == [
         "Gemm 15360x40... in Merged...lelLinear_0",
         "Gemm 15360x40... in Merged...elLinear_15",
@@ -37,10 +40,8 @@ def test_the_layer_is_shown_where_operations_read_the_same() -> None:
 
 def test_the_number_of_calls_is_shown_whatever_the_name_is_cut_to() -> None:
     """Of a log alone, whose problems have no times."""
-    rows = [
-        ProblemRow(name=f"Conv fwd 1x{'512x' * 20}{at}", primitive="conv", calls=1234, ns=None, share=None)
-        for at in "ab"
-    ]
+    none = {"primitive": "conv", "calls": 1234, "ns": None, "share": None}
+    rows = [row(f"Conv fwd 1x{'512x' * 20}{at}", ProblemRow, **none) for at in "ab"]
     names = shown_names(rows, 46)
     assert all(name.endswith(" x 1,234") and len(name) <= 46 for name in names)
     assert len({*names}) == 2
@@ -48,14 +49,9 @@ def test_the_number_of_calls_is_shown_whatever_the_name_is_cut_to() -> None:
 
 def test_a_name_that_is_cut_does_not_look_like_the_beginning_of_another() -> None:
     """`matmul_16x128x256...` beside `matmul_16x128x256x1` shows what it has more."""
-    rows = [
-        KernelRow(name=f"_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1{end}", calls=1, ns=1, share=0.1)
-        for end in ("", "_swiglu")
-    ]
-    assert shown_names(rows, 46) == [
-        "_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1",
-        "_matmul_ogs_NN...16x128x256x1_swiglu",
-    ]
+    name = "_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1"
+    rows = [row(name + end, KernelRow) for end in ("", "_swiglu")]
+    assert shown_names(rows, 46) == [name, "_matmul_ogs_NN...16x128x256x1_swiglu"]
 
 
 PIECES = st.sampled_from(
