@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+import gzip
 import html
 import itertools
 import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import msgspec
 import pytest
@@ -20,14 +23,18 @@ from hypothesis import strategies as st
 from mio2trace.analysis import AnalysisOptions, Run, analyse
 from mio2trace.comparing import Comparison, Part, RunRecord, Side, compare
 from mio2trace.comparing import sides as bases
-from mio2trace.comparing.record import collect, condensed, facts
+from mio2trace.comparing.comparison import change, decision, groups, has_changed, headline, interval, label, seen
+from mio2trace.comparing.record import Inside, collect, condensed, facts
 from mio2trace.comparing.statistics import _medians, verdict
+from mio2trace.comparing.text import block, comment, page
 from mio2trace.model.miopen import Message, MiopenLog
 from mio2trace.notes import Notes
 from tests.conftest import ROOT, shared_folder
-from tests.made_up_runs import ALEXNET as FILES
-from tests.made_up_runs import base, largest, noisy, recorded, renamed, slower
+from tests.kineto_files import kineto_file, row
+from tests.made_up_runs import ALEXNET, base, largest, noisy, recorded, renamed, slower
 from tests.made_up_runs import compare as run
+from tests.synthetic_run import MS, Kernel, Layer
+from tests.test_compare_picture import made
 
 CAFFE = ROOT / "traces" / "alexnet-b1-train"
 ITERATIONS = tuple(
@@ -55,7 +62,7 @@ def said(comparison: Comparison, *kinds: str) -> dict[str, tuple[str, str]]:
 
 @pytest.mark.parametrize(
     "files",
-    [FILES, FILES[1:], pytest.param(ITERATIONS, marks=pytest.mark.shared)],
+    [ALEXNET, ALEXNET[1:], pytest.param(ITERATIONS, marks=pytest.mark.shared)],
     ids=["with a log", "alone", "nine iterations, with searches before them"],
 )
 def test_the_numbers_are_those_of_the_report(files: Sequence[Path]) -> None:
@@ -136,17 +143,14 @@ def test_three_runs_decide_ten_percent_and_five_runs_five() -> None:
 
 
 @pytest.mark.parametrize("count", range(1, 7))
-def test_medians_of_samples_drawn_again_are_as_likely_as_counted(count: int) -> None:
-    """Of every way to draw them."""
-    counted: Counter[tuple[int, int]] = Counter()
-    for drawn in itertools.product(range(count), repeat=count):
-        ordered = sorted(drawn)
-        counted[ordered[(count - 1) // 2], ordered[count // 2]] += 1
+def test_medians_of_samples_drawn_again_are_as_likely_as_counted_of_every_way_to_draw_them(count: int) -> None:
+    ways = map(sorted, itertools.product(range(count), repeat=count))
+    counted = Counter((ordered[(count - 1) // 2], ordered[count // 2]) for ordered in ways)
     likely = {(low, high): weight * count**count for low, high, weight in _medians(count)}
     assert likely == pytest.approx(dict(counted))
 
 
-# ---- made-up changes in a real run; test_compare_changes.py makes others in its files
+# ---- made-up changes in a real run
 
 
 def test_nothing_changed(record: RunRecord) -> None:
@@ -157,29 +161,23 @@ def test_nothing_changed(record: RunRecord) -> None:
 
 def test_a_layer_that_was_inserted(record: RunRecord) -> None:
     """Even where all that follow got another number in their name."""
+    replace = msgspec.structs.replace
     layers = sorted((part for part in record.parts if part.kind == "layer"), key=lambda part: part.place)
     at = layers[3].place
-    new = msgspec.structs.replace(layers[3], name="extra forward", like="forward lrn Nx7x7x7", place=at)
-
-    def shifted(part: Part) -> Part:
-        if part.kind != "layer" or part.place < at:
-            return part
-        return msgspec.structs.replace(part, place=part.place + 1, name=f"{part.name} (moved)")
-
-    with_new = msgspec.structs.replace(record, parts=(*map(shifted, record.parts), new))
-    comparison = Comparison(noisy(record, 3, 1), noisy(with_new, 3, 2))
+    new = replace(layers[3], name="extra forward", like="forward lrn Nx7x7x7", place=at)
+    moved = {part: f"{part.name} (moved)" for part in layers if part.place >= at}
+    parts = [replace(part, place=part.place + 1, name=moved[part]) if part in moved else part for part in record.parts]
+    comparison = Comparison(noisy(record, 3, 1), noisy(replace(record, parts=(*parts, new)), 3, 2))
     words = said(comparison, "layer")
     assert words.pop("extra forward") == ("only in B", "")
     assert {word for word, _ in words.values()} <= {"~", "maybe slower", "maybe faster"}
-    by_structure = {part.name: f"{part.name} (moved)" for part in layers if part.place >= at and part.like}
-    assert {name: cause for name, (_, cause) in words.items() if name in by_structure} == {
-        name: f"renamed: {new_name}" for name, new_name in by_structure.items()
-    }
+    renamed = {part.name: f"renamed: {name}" for part, name in moved.items() if part.like}
+    assert {name: cause for name, (_, cause) in words.items() if name in renamed} == renamed
 
 
 def test_kernels_of_most_of_the_time_that_were_renamed() -> None:
     """Where most of the time has no name in common nothing is guessed."""
-    without_log = recorded(*FILES[1:])
+    without_log = recorded(*ALEXNET[1:])
     first = largest(without_log, "kernel")
     assert first.mean_ns > without_log.mean_ns / 2
     comparison = Comparison(noisy(without_log, 3, 1), noisy(without_log, 3, 2, renamed(first.name)))
@@ -226,12 +224,12 @@ def test_two_versions_of_miopen(shared: Path) -> None:
 
 def test_a_run_and_itself_and_its_base(tmp_path: Path) -> None:
     path = tmp_path / "base.json"
-    done = run("--save", path, ",".join(map(str, FILES)))
+    done = run("--save", path, ",".join(map(str, ALEXNET)))
     assert done.exit_code == 0, done.stderr
     assert path.stat().st_size <= bases.LARGEST
     assert not [word for word in ("run.log", "prof.json", "traces") if word in path.read_text()]
-    for other in (FILES, [path]):
-        comparison = compare(FILES, other)
+    for other in (ALEXNET, [path]):
+        comparison = compare(ALEXNET, other)
         rows = (*comparison.rows, *comparison.once, comparison.iteration)
         assert {(row.word, row.cause, row.ratio) for row in rows} == {("~", "", 1.0)}
         assert all(row.a_ns == row.b_ns for row in rows)
@@ -240,9 +238,9 @@ def test_a_run_and_itself_and_its_base(tmp_path: Path) -> None:
 def test_a_large_base_keeps_its_size_and_its_sum(tmp_path: Path, record: RunRecord) -> None:
     replace = msgspec.structs.replace
     many = []
-    for copy, part in itertools.product(range(40), record.parts):
-        ns = part.mean_ns / (copy + 1)
-        many += [replace(part, name=f"{part.name} {copy}", mean_ns=ns, samples_ns=(ns,))] * (part.kind == "problem")
+    for number, part in itertools.product(range(40), record.parts):
+        ns = part.mean_ns / (number + 1)
+        many += [replace(part, name=f"{part.name} {number}", mean_ns=ns, samples_ns=(ns,))] * (part.kind == "problem")
     whole = sum(part.mean_ns for part in many)
     big = Side(name="big", runs=(replace(record, parts=tuple(many), mean_ns=whole, samples_ns=(whole,)),))
     path = base(tmp_path, "big", big)
@@ -290,7 +288,7 @@ def test_gates(folders: Sequence[Path], record: RunRecord) -> None:
     assert done.exit_code == 3
     assert f"slower: {largest(record).name}: 1." in done.stderr
     assert run(bad, good, "--fail-above", "5%", "--fail-above", "problem:10%").exit_code == 0
-    one = ",".join(map(str, FILES))
+    one = ",".join(map(str, ALEXNET))
     done = run(one, one, "--fail-above", "problem:10%")
     assert done.exit_code == 2
     assert "1 run per side cannot decide on problems; 3 can" in done.stderr
@@ -335,7 +333,6 @@ def test_forms_and_many_sides(folders: Sequence[Path]) -> None:
 
 
 def test_the_times_of_both_sides_have_the_same_digits(folders: Sequence[Path]) -> None:
-    """For a person, who reads them beside each other."""
     for sides, more in ((folders[::2], ()), (folders[:2], ("--all",)), (folders, ("--all", "--format", "table"))):
         lines = run(*sides, *more).stdout.splitlines()
         conv = next(line for line in lines if "Conv fwd 1x3x99x99" in line)
@@ -362,14 +359,11 @@ def test_a_page_by_the_suffix(folders: Sequence[Path], tmp_path: Path, record: R
 @pytest.mark.parametrize("option", ["-o", "--picture", "--save"])
 def test_error_an_input_is_not_overwritten(option: str, tmp_path: Path) -> None:
     """Not by any output, wherever in a side it is named."""
-    path = tmp_path / "run.json"
-    shutil.copyfile(FILES[1], path)
-    before = path.read_bytes()
-    side = f"{FILES[0]},{path}"
-    done = run(*([side] if option == "--save" else [side, side]), option, path)
-    assert done.exit_code == 2
-    assert "is also an input" in done.stderr
-    assert path.read_bytes() == before
+    path = Path(shutil.copyfile(ALEXNET[1], tmp_path / "run.json"))
+    side = f"{ALEXNET[0]},{path}"
+    done = run(*[side] * (1 if option == "--save" else 2), option, path)
+    assert (done.exit_code, "is also an input" in done.stderr) == (2, True)
+    assert path.read_bytes() == ALEXNET[1].read_bytes()
 
 
 def test_a_profile_is_not_compared_with_printed_times() -> None:
@@ -378,9 +372,323 @@ def test_a_profile_is_not_compared_with_printed_times() -> None:
     assert "printed layer times" in done.stderr
 
 
-def test_a_folder_of_runs_is_a_side_of_several(tmp_path: Path) -> None:
-    for name in ("alexnet-b1-miopen29", "lenet-rocpd"):
-        shutil.copytree(ROOT / "traces" / name, tmp_path / "all" / name)
-    comparison = compare(tmp_path / "all", tmp_path / "all")
-    assert [run.name for run in comparison.a.runs] == ["alexnet-b1-miopen29", "lenet-rocpd"]
-    assert comparison.iteration.runs == (2, 2)
+# -- What it says first: the verdict in every form, what was seen, only what changed -----------------------------------
+
+
+def of_one_kernel(record: RunRecord, factor: float) -> Callable[[Part], Part]:
+    """All convolutions run one kernel, and take ``factor`` times as long."""
+
+    def changed(part: Part) -> Part:
+        if part.kind != "problem" or part.primitive != "conv":
+            return part
+        kernel = Inside(name="miopenSp3AsmConv_v21_1_2_gfx9_fp16_f2x3", role="main", count=part.calls, ns=part.mean_ns)
+        return msgspec.structs.replace(part, mean_ns=factor * part.mean_ns, kernels=(kernel,))
+
+    return changed
+
+
+def sampled(*runs: Sequence[float]) -> Side:
+    """Of each run a kernel, with these samples."""
+    made = []
+    for ns in runs:
+        part = Part(kind="kernel", name="k", samples_ns=tuple(ns), mean_ns=sum(ns) / len(ns), calls=1)
+        record = RunRecord(name="r", iterations=1, samples_ns=part.samples_ns, mean_ns=part.mean_ns, parts=(part,))
+        made.append(record)
+    return Side(name="s", runs=tuple(made))
+
+
+samples = st.lists(st.lists(st.floats(1, 100), min_size=1, max_size=5), min_size=1, max_size=6)
+
+
+@given(samples, samples)
+def test_no_verdict_contradicts_its_interval(a: list[list[float]], b: list[list[float]]) -> None:
+    """Slower and faster exclude no change; what is said beside a change is never that there is none."""
+    comparison = Comparison(sampled(*a), sampled(*b))
+    row, said = comparison.iteration, headline(comparison)
+    assert row.ratio is not None
+    if row.word == "slower":
+        assert row.low is None or row.low > 1
+    if row.word == "faster":
+        assert row.high is None or row.high < 1
+    if label(row) == "NO CHANGE SHOWN":
+        assert row.ratio == 1 or (
+            row.low is not None and row.high is not None and 0.95 < row.low <= 1 <= row.high < 1.06
+        )
+    assert said.startswith(label(row))
+    assert change(row.ratio) in said
+    assert interval(row) in said
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "said"),
+    [
+        ((100, 100, 101), (120, 121, 122), "SLOWER: +21.0 % (95 %: 19 to 22 %); "),
+        ((120, 121, 122), (100, 100, 101), "FASTER: -17.4 % "),
+        ((100, 100, 101), (104, 104.5, 105),
+         "NOT DECIDED: +4.5 % (95 %: 3 to 5 %), below the 10 % that 3 runs can decide; "),
+        ((100, 100, 101), (107, 108, 109),
+         "NOT DECIDED: +8.0 % (95 %: 6 to 9 %), below the 10 % that 3 runs can decide; "),
+        ((100,), (200,), "NOT DECIDED: 2.00 x, 1 run per side cannot decide, 3 can; "),
+        ((100, 100, 101), (100, 100.5, 101), "NO CHANGE SHOWN: +0.5 % (95 %: -1 to 1 %); "),
+        ((100, 120, 140), (110, 130, 150),
+         "NOT DECIDED: +8.3 % (95 %: -21 to 50 %), the interval includes no change; "),
+        ((100,), (100,), "NO CHANGE SHOWN: +0.0 %; "),
+    ],
+)  # fmt: skip
+def test_the_headline(a: tuple[float, ...], b: tuple[float, ...], said: str) -> None:
+    assert headline(Comparison(sampled(*zip(a)), sampled(*zip(b)))).startswith(said)
+
+
+# -- forms -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_form_says_the_verdict_first(record: RunRecord, tmp_path: Path) -> None:
+    a, b = noisy(record, 3, 1, of_one_kernel(record, 1)), noisy(record, 3, 2, of_one_kernel(record, 1.3))
+    said = headline(Comparison(a, b))
+    assert said.startswith("SLOWER: +")
+    paths = [base(tmp_path, name, side) for name, side in (("a", a), ("b", b))]
+    verdict = said.partition(";")[0]
+    assert run(*paths).stdout.replace("\n", " ").startswith(verdict)
+    markdown = run(*paths, "--format", "markdown").stdout
+    assert markdown.replace("\\", "").startswith(verdict.replace("SLOWER", "**SLOWER**", 1))
+    document = json.loads(run(*paths, "--format", "json").stdout)
+    assert (document["verdict"], document["headline"]) == ("slower", said)
+    assert next(iter(document)) == "schema_version"
+    assert (document["a"]["runs"], document["a"]["ranks"]) == (3, [1, 1, 1])
+    assert run(*paths, "-o", tmp_path / "page.html").stdout.startswith("SLOWER: +")
+    assert f'<p class="verdict">{said}</p>' in html.unescape((tmp_path / "page.html").read_text("utf-8"))
+    assert run(*paths, "--format", "csv").stdout.splitlines()[1].startswith("iteration,iteration,")
+
+
+def test_one_cause_is_one_row(record: RunRecord) -> None:
+    """Problems that run one kernel on both sides; the sums are the members'."""
+    comparison = Comparison(
+        noisy(record, 3, 1, of_one_kernel(record, 1)), noisy(record, 3, 2, of_one_kernel(record, 1.3))
+    )
+    (group,) = (one for one in groups(comparison.rows) if one.row.kind == "problem" and one.row.word == "slower")
+    assert len(group.members) == sum(part.kind == "problem" and part.primitive == "conv" for part in record.parts) > 4
+    said = f"{len(group.members)} problems, all miopenSp3AsmConv_v21_1_2_gfx9_fp16_f2x3"
+    assert group.row.name == said
+    assert group.row.a_ns == pytest.approx(sum(row.a_ns or 0 for row in group.members))
+    assert group.row.ratio == pytest.approx(1.3, rel=0.05)
+    for text in ("\n".join(block(comparison)), comment([comparison]), html.unescape(page([comparison], "m"))):
+        assert said[:30] in text.replace("\\", "")
+
+
+def test_only_what_changed_is_shown_unless_all_is_asked_for(record: RunRecord, tmp_path: Path) -> None:
+    path = base(tmp_path, "a", noisy(record, 3, 1))
+    short, whole = (json.loads(run(path, path, *more, "--format", "json").stdout) for more in ((), ("--all",)))
+    parts = ("problem", "kernel", "layer")
+    assert not [row for row in short["rows"] if row["part"] in parts]
+    assert len([row for row in whole["rows"] if row["part"] in parts]) == short["unchanged_rows"] > 20
+    assert len(run(path, path).stdout.splitlines()) < 10
+    assert len(run(path, path, "--all").stdout.splitlines()) > short["unchanged_rows"]
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.0, 1.15, 40])
+@pytest.mark.parametrize("runs", [1, 3])
+def test_the_answer_fits(record: RunRecord, factor: float, runs: int) -> None:
+    """At most 20 lines of 78 columns, no two names alike, every change a sum of what is left out and what is shown."""
+    long = "a" * 200
+    a = msgspec.structs.replace(noisy(record, runs, 1), name=long + "a")
+    b = msgspec.structs.replace(noisy(record, runs, 2, of_one_kernel(record, factor)), name=long + "b")
+    comparison = Comparison(a, b)
+    lines = block(comparison)
+    assert len(lines) <= 20
+    assert max(map(len, [*lines, *block(comparison, everything=True)])) <= 78
+    names = [line[12:51] for line in lines if re.search(r"\d %( \?)?$|\d x( \?)?$|new$|gone$", line)]
+    assert len(set(names)) == len(names)
+    sides = [line[3:] for line in lines if line.startswith(("A  ", "B  "))]
+    assert len(set(sides)) == 2
+    assert sides[0].partition(": ")[2].startswith(seen(a)[:20])
+
+
+def test_a_large_difference_is_shown_although_nothing_is_decided() -> None:
+    comparison = Comparison(sampled([100], [130], [160]), sampled([120], [150], [190]))
+    (row,) = comparison.rows
+    assert row.word == "~"
+    assert has_changed(row)
+    assert decision(row) == "the interval includes no change"
+    assert any(line.startswith("not decided k") and line.endswith("?") for line in block(comparison))
+
+
+# -- runs and ranks --------------------------------------------------------------------------------------------------
+
+
+def kineto(path: Path, *, pid: int, rank: int | None) -> None:
+    """Three steps of one kernel."""
+    events = []
+    for step in range(3):
+        at = 1000.0 * step + pid
+        events += [
+            row("user_annotation", f"ProfilerStep#{step}", pid, pid, at, 900),
+            row("cuda_runtime", "hipLaunchKernel", pid, pid, at + 10, 5, correlation=step + 1),
+            row("kernel", "gemm", 0, 7, at + 20, 400 + pid, correlation=step + 1, device=0, stream=7),
+        ]
+    ranks = {} if rank is None else {"distributedInfo": {"rank": rank, "world_size": 3, "backend": "nccl"}}
+    kineto_file(path.parent, events, path.name, **ranks)
+
+
+@pytest.mark.parametrize("ranks", [None, (0, 0, 0), (0, 1, 2)])
+def test_profiles_in_a_folder_are_runs_unless_they_state_ranks(ranks: tuple[int, ...] | None, tmp_path: Path) -> None:
+    folder = tmp_path / "side"
+    folder.mkdir()
+    for number in range(3):
+        kineto(folder / f"t{number}.json", pid=100 + number, rank=None if ranks is None else ranks[number])
+    shutil.copytree(folder, tmp_path / "other")
+    comparison = compare(folder, tmp_path / "other")
+    expected = "1 run of 3 iterations, 3 ranks" if ranks == (0, 1, 2) else "3 runs of 3 iterations, 1 rank each"
+    assert seen(comparison.a) == expected
+    assert expected in "\n".join(block(comparison))
+
+
+# -- Changes made in a real run's files: each is found, named with its cause, and nothing else is said -----------------
+
+LOG, PROFILE = ALEXNET
+
+CONV1 = "Conv fwd 1x3x99x99 -> 1x16x23x23 k11x11 s4"
+
+Calls = list[dict[str, Any]]
+Edit = Callable[[Calls], None]
+
+
+def written(folder: Path, edit: Edit = lambda calls: None, log: Callable[[bytes], bytes] = bytes) -> list[Path]:
+    """The run's files with a change in them."""
+    folder.mkdir(parents=True)
+    edited = json.loads(gzip.decompress(PROFILE.read_bytes()))
+    edit(edited)
+    (folder / "prof.json").write_text(json.dumps(edited))
+    (folder / "run.log").write_bytes(log(gzip.decompress(LOG.read_bytes())))
+    return [folder / "run.log", folder / "prof.json"]
+
+
+def kernels(calls: Calls, name: str = "") -> Calls:
+    """The enqueues of the iteration, which are the last 29 of kernels; those of a name."""
+    enqueues = [call for call in calls if call["call"] == "clEnqueueNDRangeKernel"][-29:]
+    return [call for call in enqueues if call["name"] == name] if name else enqueues
+
+
+def shorter(calls: Calls, part: float) -> None:
+    """Each takes so much of its time."""
+    for call in calls:
+        times = call["profiling"]
+        times["end"] = times["start"] + round((times["end"] - times["start"]) * part)
+
+
+def changes(comparison: Comparison) -> dict[str, tuple[str, str]]:
+    """Of every part of either kind: what is said, and why."""
+    return {f"{row.kind} {row.name}": (row.word, row.cause) for row in comparison.rows if row.word != "~" or row.cause}
+
+
+def test_a_kernel_that_is_slower_in_files(tmp_path: Path) -> None:
+    """By 15 %, in three runs of each side: its problem and its layer, and the gate of problems."""
+
+    def side(name: str, part: float) -> Side:
+        def made(number: int) -> RunRecord:
+            def edit(calls: Calls) -> None:
+                shorter(kernels(calls), 0.99 + number / 200)
+                shorter(kernels(calls, "MIOpenCDFGen"), part)
+
+            return recorded(*written(tmp_path / name / str(number), edit))
+
+        return Side(name=name, runs=tuple(map(made, range(3))))
+
+    comparison = Comparison(side("a", 0.87), side("b", 1.0))
+    assert changes(comparison) == {f"problem {CONV1}": ("slower", ""), "layer conv1 forward": ("slower", "")}
+    assert [failure.name for failure in comparison.failures(None, 0.10)] == [CONV1, "conv1 forward"]
+
+
+def test_a_solver_that_is_replaced_in_files(tmp_path: Path) -> None:
+
+    def edit(calls: Calls) -> None:
+        for call in kernels(calls, "MIOpenCDFGen"):
+            call["name"] = "naive_conv_fwd_nchw"
+
+    files = written(tmp_path / "b", edit, lambda log: log.replace(b"ConvOclDirectFwdGen", b"ConvDirectNaiveConvFwd"))
+    assert changes(compare([LOG, PROFILE], files)) == {
+        f"problem {CONV1}": ("~", "solver ConvOclDirectFwdGen -> ConvDirectNaiveConvFwd; naive now")
+    }
+
+
+def test_transposes_that_are_added_in_files(tmp_path: Path) -> None:
+    """Two kernels with the buffers of the convolution, before it."""
+
+    def edit(calls: Calls) -> None:
+        conv = kernels(calls, "MIOpenCDFGen")[-1]
+        at = calls.index(conv)
+        first = at
+        while calls[first - 1]["call"] == "clSetKernelArg":
+            first -= 1
+        times = conv["profiling"]
+        step = (times["start"] - times["queued"]) // 8
+        own = calls[first : at + 1]
+        for number in range(2):
+            more = copy.deepcopy(own)
+            enqueue = more[-1]
+            enqueue["name"] = "batched_transpose_32x32_dword"
+            begin = times["queued"] + (3 * number + 1) * step
+            enqueue["profiling"] = {
+                "queued": begin - 2, "submit": begin - 1, "start": begin, "end": begin + step
+            }  # fmt: skip
+            calls[first:first] = more
+            first += len(more)
+        times["queued"] = times["submit"] = times["start"] - 1
+
+    comparison = compare([LOG, PROFILE], written(tmp_path / "b", edit))
+    assert {name: cause for name, (_, cause) in changes(comparison).items() if cause} == {
+        f"problem {CONV1}": "+2 transposes"
+    }
+
+
+@pytest.mark.parametrize("with_log", [True, False])
+def test_kernels_that_are_renamed_in_files(tmp_path: Path, with_log: bool) -> None:
+    """Inside of its problem a kernel's name is a remark, without a log it is the part that was renamed."""
+
+    def edit(calls: Calls) -> None:
+        for call in calls:
+            if call.get("name") == "SoftmaxForward":
+                call["name"] = "SoftmaxForwardV2"
+
+    files = written(tmp_path / "b", edit)
+    ((name, what),) = changes(compare(ALEXNET, files) if with_log else compare(PROFILE, files[1])).items()
+    if with_log:
+        assert name.startswith("problem Softmax fwd")
+        assert what == ("~", "kernels SoftmaxForward -> SoftmaxForwardV2")
+    else:
+        assert (name, what) == ("kernel SoftmaxForward", ("~", "renamed: SoftmaxForwardV2"))
+
+
+def test_a_layer_that_is_inserted_into_the_net() -> None:
+    """It and its kernel are on one side only; what follows is matched as before. Everything is of an iteration,
+    however many there are."""
+    net = [Layer(name=f"conv{number}", forward=[Kernel(name=f"k{number}", ns=number * MS)]) for number in range(1, 5)]
+    new = Layer(name="new", forward=[Kernel(name="k_new", ns=MS)])
+    comparison = Comparison(made(net, 1).side, made([*net[:2], new, *net[2:]], 1, 5).side)
+    assert changes(comparison) == {"kernel k_new": ("only in B", ""), "layer new forward": ("only in B", "")}
+    assert {row.ratio for row in comparison.rows if row.b_ns and row.a_ns} == {1.0}
+
+
+def test_searches_of_one_side_only(tmp_path: Path) -> None:
+    """The kernels that MIOpen's Find launched are gone, and no problem has changed."""
+
+    def edit(calls: Calls) -> None:
+        keep = {id(call) for call in kernels(calls)}
+        calls[:] = [call for call in calls if call["call"] != "clEnqueueNDRangeKernel" or id(call) in keep]
+
+    files = written(tmp_path / "a", edit)
+    comparison = Comparison(Side(name="a", runs=(recorded(*files),)), Side(name="b", runs=(recorded(),)))
+    assert [(row.name, row.word) for row in comparison.once if row.word != "~"] == [("searches", "only in B")]
+    assert changes(comparison) == {}
+
+
+def test_another_batch_of_the_same_net() -> None:
+    """Problems that differ in it alone are matched, and not judged; layers keep their place."""
+    one = recorded()
+    parts = tuple(
+        msgspec.structs.replace(part, name=part.name.replace(" 1x", " 32x")) if part.kind == "problem" else part
+        for part in one.parts
+    )
+    other = Side(name="32", runs=(msgspec.structs.replace(one, parts=parts),))
+    comparison = Comparison(Side(name="1", runs=(one,)), other)
+    assert {row.word for row in comparison.rows if row.kind == "problem"} == {"other size"}
+    assert {row.word for row in comparison.rows if row.kind == "layer"} == {"~"}

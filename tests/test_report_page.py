@@ -395,7 +395,7 @@ def axe() -> Any:
 
 
 @contextlib.contextmanager
-def opened(browser: PerfettoUI, text: str, folder: Path, scheme: str = "light") -> Iterator[Any]:
+def opened(browser: Any, text: str, folder: Path, scheme: str = "light") -> Iterator[Any]:
     """A page in the session's browser, of which a process has no second, without a network."""
     path = folder / "report.html"
     path.write_text(text, "utf-8")
