@@ -137,48 +137,39 @@ def test_ten_poisoned_inputs_fail_alone(runs: Path, whole: dict[str, list[Any]],
 
 
 def test_a_bad_run_is_a_line_and_with_strict_the_exit_code(warm: None, runs: Path, tmp_path: Path) -> None:
-    shutil.copytree(runs / "0000", tmp_path / "runs" / "0000")
+    """It is a row in Parquet, in SQL and on the page, and the others are read on; of the dataset as an input it is a
+    note, by its own file one line."""
+    shutil.copytree(runs / "0000", tmp_path / "runs" / "good")
     shutil.copytree(runs / "0001", tmp_path / "runs" / "bad")
     dataset = tmp_path / "ds"
     assert batch(tmp_path / "runs", dataset, "--strict").exit_code == 0
     assert len(list(dataset.glob("*/runs%2Fbad.parquet"))) == len(FOLDERS)
     (tmp_path / "runs" / "bad" / "prof.json").write_text('[{"call": 12}]')
     (tmp_path / "runs" / "bad" / "run.log").unlink()
-    first = batch(tmp_path / "runs", dataset)
-    assert first.exit_code == 0
-    lines = first.stderr.splitlines()
+    done = batch(tmp_path / "runs", dataset)
+    assert done.exit_code == 0
+    lines = done.stderr.splitlines()
     assert lines[0].startswith("2 runs: 1 converted, 1 failed, 1 of them before, ")
     assert lines[1].startswith("  runs/bad: prof.json: ")
     assert [path.parent.name for path in dataset.glob("*/runs%2Fbad.parquet")] == ["runs"], "files that are no more"
-    again = batch(tmp_path / "runs", dataset, "--strict")
-    assert again.exit_code == 1
-    assert "nothing to do; --retry does those that failed again" in again.stderr
-    assert "1 of them before" in batch(tmp_path / "runs", dataset, "--retry").stderr
-
-
-def test_a_run_that_failed_is_a_row_and_the_others_are_read_on(warm: None, runs: Path, tmp_path: Path) -> None:
-    """In Parquet, in SQL, on the page; of the dataset as an input it is a note, by its own file one line."""
-    import duckdb
-
-    shutil.copytree(runs / "0000", tmp_path / "runs" / "good")
-    (tmp_path / "runs" / "bad").mkdir()
-    (tmp_path / "runs" / "bad" / "prof.json").write_text('[{"call": 12}]')
-    dataset = tmp_path / "ds"
-    batch(tmp_path / "runs", dataset)
     (entry,) = (entry for entry in read_journals(dataset).values() if entry.error)
-    with duckdb.connect() as database:
-        files = database.execute("select run, state, error from read_parquet(?) order by run", [f"{dataset}/runs/*"])
-        assert files.fetchall() == [("runs/bad", "failed", entry.error), ("runs/good", "converted", None)]
-    asked = CliRunner().invoke(cli, ["query", str(dataset), "failures", "--format", "json"])
-    assert [(row["run"], row["error"]) for row in json.loads(asked.stdout)] == [("runs/bad", entry.error)]
-    page = CliRunner().invoke(cli, ["report", str(dataset), "-o", str(tmp_path / "fleet.html")])
-    assert page.exit_code == 0, page.output
-    assert "1 run failed" in (tmp_path / "fleet.html").read_text()
-    kernels = CliRunner().invoke(cli, ["kernels", str(dataset)])
-    assert kernels.exit_code == 0
-    assert "that failed" in kernels.stderr
-    alone = CliRunner().invoke(cli, ["kernels", str(dataset / "runs" / "runs%2Fbad.parquet")])
+    columns, *states = content(dataset)["runs/runs%2Fbad.parquet"]
+    (state,) = (dict(zip(columns, row, strict=True)) for row in states)
+    assert (state["run"], state["state"], state["error"]) == ("runs/bad", "failed", entry.error)
+
+    def call(*words: object) -> Result:
+        return CliRunner().invoke(cli, list(map(str, words)))
+
+    failures = json.loads(call("query", dataset, "failures", "--format", "json").stdout)
+    assert [(row["run"], row["error"]) for row in failures] == [("runs/bad", entry.error)]
+    assert "1 run failed" in call("report", dataset, "--format", "html").stdout
+    kernels = call("kernels", dataset)
+    assert (kernels.exit_code, "that failed" in kernels.stderr) == (0, True)
+    alone = call("kernels", dataset / "runs" / "runs%2Fbad.parquet")
     assert (alone.exit_code, "a run that failed" in alone.stderr, alone.stderr.count("\n")) == (1, True, 1)
+    again = batch(tmp_path / "runs", dataset, "--strict")
+    assert (again.exit_code, "nothing to do; --retry does those that failed again" in again.stderr) == (1, True)
+    assert "1 of them before" in batch(tmp_path / "runs", dataset, "--retry").stderr
 
 
 def test_what_could_not_be_written_is_no_fault_of_the_run(warm: None, runs: Path, tmp_path: Path) -> None:
@@ -567,12 +558,13 @@ def test_a_file_that_names_no_scheduler_is_one_line(text: str, runs: Path, tmp_p
 
 
 def test_a_cluster_that_is_not_there_is_refused(runs: Path, tmp_path: Path) -> None:
-    missing = batch(runs, tmp_path / "ds", f"--scheduler-file={tmp_path / 's.json'}")
-    assert missing.exit_code == 1
-    assert "no such file; expected what `dask scheduler --scheduler-file` wrote" in missing.stderr
-    assert batch(runs, tmp_path / "ds", "--workers=2", "--scheduler-file=s.json").exit_code == 2
-    too_small = batch(runs, tmp_path / "ds", "--memory-limit=100MB")
-    assert (too_small.exit_code, "a run needs 300 MB at least" in too_small.stderr) == (2, True)
+    for options, code, said in (
+        ([f"--scheduler-file={tmp_path / 's.json'}"], 1, "no such file; expected what `dask scheduler"),
+        (["--workers=2", "--scheduler-file=s.json"], 2, ""),
+        (["--memory-limit=100MB"], 2, "a run needs 300 MB at least"),
+    ):
+        done = batch(runs, tmp_path / "ds", *options)
+        assert (done.exit_code, said in done.stderr) == (code, True)
 
 
 # -- interruptions ---------------------------------------------------------------------------------------------------

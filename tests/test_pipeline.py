@@ -22,7 +22,7 @@ from mio2trace.draw import selection
 from mio2trace.files import replacing
 from mio2trace.notes import InputError, OptionError
 from mio2trace.readers import READERS
-from mio2trace.trace import Flow, Slice, Trace
+from mio2trace.trace import Flow, Slice
 from tests import made_up_format
 from tests.conftest import ROOT
 from tests.kineto_files import kineto_file, row
@@ -91,16 +91,16 @@ def test_the_order_of_the_files_changes_no_byte(files: dict[str, str], names: tu
     assert len(traces) == 1
 
 
-def test_the_same_profile_in_two_inputs_is_drawn_once(files: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "names", [("mixed", "prof"), ("log", "prof", "prof"), ("log", "text", "prof"), ("log", "log", "prof")]
+)
+def test_the_same_profile_in_two_inputs_is_drawn_once(files: dict[str, str], names: tuple[str, ...]) -> None:
     """In the log and as a file; the same file twice; its text form beside it."""
-    for names in (("mixed", "prof"), ("log", "prof", "prof"), ("log", "text", "prof"), ("log", "log", "prof")):
-        trace, result = output(*(files[name] for name in names))
-        assert layers_of(trace) == WANTED
-        found = kinds(result.notes)
-        assert (
-            found.get("profile that is in two inputs: used once", 0) + found.get("input given twice: used once", 0) == 1
-        )
-        assert not result.notes.problems
+    trace, result = output(*(files[name] for name in names))
+    assert layers_of(trace) == WANTED
+    once = ("profile that is in two inputs: used once", "input given twice: used once")
+    assert sum(kinds(result.notes).get(kind, 0) for kind in once) == 1
+    assert not result.notes.problems
 
 
 def test_two_different_profiles_are_both_drawn_and_it_is_said(files: dict[str, str]) -> None:
@@ -140,18 +140,22 @@ def test_convert_returns_what_it_documents(files: dict[str, str], tmp_path: Path
 
 
 def test_an_output_is_a_path_or_an_open_file(files: dict[str, str], tmp_path: Path) -> None:
-    """Compressed where the name says so; the same bytes each time."""
+    """Compressed where the name says so; the same bytes each time; mode and link stay, as if written in place."""
     direct, _ = output(files["log"], files["prof"])
-    for name in ("out.json", "out.json.gz", "again.json.gz"):
-        convert(files["log"], files["prof"], output=tmp_path / name)
-    assert (tmp_path / "out.json").read_bytes() == direct
+    (tmp_path / "real.json").touch(0o640)
+    (tmp_path / "link.json").symlink_to("real.json")
+    plain, zipped, again = (tmp_path / name for name in ("link.json", "out.json.gz", "again.json.gz"))
+    for path in (plain, zipped, again):
+        convert(files["log"], files["prof"], output=path)
+    assert plain.is_symlink()
+    assert (tmp_path / "real.json").stat().st_mode & 0o777 == 0o640
+    assert plain.read_bytes() == direct
     # What is alike stands together where it is packed: the same events, in another order.
-    packed = gzip.decompress((tmp_path / "out.json.gz").read_bytes())
-    found, expected = json.loads(packed), json.loads(direct)
+    found, expected = json.loads(gzip.decompress(zipped.read_bytes())), json.loads(direct)
     assert sorted(map(str, found.pop("traceEvents"))) == sorted(map(str, expected.pop("traceEvents")))
     assert found.pop("mio2trace_end")["slices"] == expected.pop("mio2trace_end")["slices"]
     assert found == expected
-    assert (tmp_path / "out.json.gz").read_bytes() == (tmp_path / "again.json.gz").read_bytes()
+    assert zipped.read_bytes() == again.read_bytes()
 
 
 @pytest.mark.parametrize("lost", [b"[]", b'[{"call": "clCreateKernel", "program": "0x1", "kernel": "0x2", "name": "k"'])
@@ -227,38 +231,29 @@ def test_error_a_refused_run_leaves_what_was_there(files: dict[str, str], tmp_pa
     bad.touch()
     with pytest.raises(InputError):
         convert(files["prof"], bad, output=out)
-    full = OSError(28, "No space left on device")
-    for error, message in ((RuntimeError("a fault"), "a fault"), (full, f"{full.strerror}; what was there before is")):
-        with pytest.raises((RuntimeError, InputError), match=message), replacing(str(out)) as file:
+
+    def fail_half_way(error: Exception) -> None:
+        with replacing(str(out)) as file:
             file.write(b"half")
             raise error
+
+    with pytest.raises(RuntimeError, match="a fault"):
+        fail_half_way(RuntimeError("a fault"))
+    with pytest.raises(InputError, match=r"No space left on device; what was there before is unchanged$"):
+        fail_half_way(OSError(28, "No space left on device"))
     assert out.read_text() == "kept"
     assert sorted(tmp_path.iterdir()) == sorted([*before, bad])
 
 
-def test_an_output_keeps_its_mode_and_its_link(files: dict[str, str], tmp_path: Path) -> None:
-    real = tmp_path / "real.json"
-    real.touch(0o640)
-    link = tmp_path / "link.json"
-    link.symlink_to(real)
-    convert(files["prof"], output=link)
-    assert link.is_symlink()
-    assert real.stat().st_size > 100
-    assert real.stat().st_mode & 0o777 == 0o640
-
-
 def test_what_python_sees_is_documented_and_tells_what_it_is(files: dict[str, str]) -> None:
     """Every public name is there and has a docstring; results say in a line what they hold."""
-    for name in mio2trace.__all__:
-        assert getattr(mio2trace, name), name
-        assert name == "__version__" or getattr(mio2trace, name).__doc__, name
+    assert all(name == "__version__" or getattr(mio2trace, name).__doc__ for name in mio2trace.__all__)
     analysis = mio2trace.analyse([files["log"], files["prof"]])
-    result = convert(files["log"], files["prof"])
     assert repr(analysis.run) == "<Run 'prof' of log, prof: 8 enqueues, 2 layers>"
     assert repr(analysis.run.alignment) == "<Alignment of 8 enqueues: 8 in layers, 0 in operations>"
     assert repr(analysis.inputs[0]).startswith("<Input 'prof': dv/dt profile (JSON), ")
     assert repr(analysis) == f"<Analysis: 2 inputs, 0 kinds of notes, runs [{analysis.run!r}]>"
-    assert repr(result) == "<Conversion: 8 kernels, 0 copies, not written>"
+    assert repr(convert(files["log"], files["prof"])) == "<Conversion: 8 kernels, 0 copies, not written>"
     assert repr(analysis.notes) == "<Notes: none>"
     with pytest.raises(AttributeError, match="no attribute 'analyze'"):
         mio2trace.analyze  # noqa: B018
@@ -296,44 +291,37 @@ def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-@pytest.fixture
-def trace(made_up: Path, tmp_path: Path) -> Trace:
-    result = mio2trace.convert(made_up, output=tmp_path / "out.json", check=True)
-    assert not result.notes.problems
-    assert [str(note) for note in result.notes] == []
-    return result.trace
-
-
-def test_one_module_and_one_row() -> None:
+def test_a_format_is_one_module_and_all_that_follows_is_right(made_up: Path) -> None:
+    """Kernels lie on their streams at their times. Arrows lead from each launch, on its thread, to each of its kernels;
+    none to a kernel that no recorded call launched. Calls lie in the ranges of their thread. No clock is made up."""
     assert len(Path(made_up_format.__file__).read_text("utf-8").splitlines()) <= 60
-
-
-def test_kernels_lie_on_their_streams_at_their_times(trace: Trace) -> None:
-    """Beside each other where streams are, none altered, none lost."""
-    kernels = [event for event in trace.events() if isinstance(event, Slice) and event.category == "kernel"]
+    result = mio2trace.convert(made_up, output=made_up.with_name("out.json"), check=True)
+    assert list(result.notes) == []
+    names = {track.id: track.name for track in result.trace.tracks}
+    slices = [event for event in result.trace.events() if isinstance(event, Slice)]
     begin = 1000
+    kernels = [event for event in slices if event.category == "kernel"]
     assert Counter((kernel.name, kernel.start_ns + begin, kernel.dur_ns) for kernel in kernels) == {
         ("conv", 1900, 3100): 1, ("copy_layout", 1800, 700): 1, ("relu", 5000, 600): 1,
         ("of_nobody", 2600, 100): 1, ("gemm", 5700, 300): 1, ("gemm", 5650, 450): 1,
     }  # fmt: skip
-    names = {track.id: track.name for track in trace.tracks}
     streams = {kernel.name: names[kernel.track] for kernel in kernels if kernel.name != "gemm"}
     assert streams["conv"] == streams["relu"] != streams["copy_layout"] == streams["of_nobody"]
-
-
-def test_arrows_lead_from_each_launch_forward_to_what_it_launched(trace: Trace) -> None:
-    """From the call's start on its thread to each of its kernels; none for a kernel that no recorded call launched."""
-    begin = 1000
-    names = {track.id: track.name for track in trace.tracks}
-    arrows = {
-        (names[arrow.from_track], arrow.from_ns + begin, arrow.to_ns + begin)
-        for arrow in trace.events()
-        if isinstance(arrow, Flow)
-    }
-    assert arrows == {
+    flows = [event for event in result.trace.events() if isinstance(event, Flow)]
+    assert {(names[arrow.from_track], arrow.from_ns + begin, arrow.to_ns + begin) for arrow in flows} == {
         ("Thread 7", 1200, 1900), ("Thread 7", 1400, 5000), ("Thread 9", 1250, 1800),
         ("Thread 7", 4100, 5700), ("Thread 7", 4100, 5650),
     }  # fmt: skip
+    rows: dict[str, list[str]] = {}
+    for event in slices:
+        if event.category in ("range", "api"):
+            rows.setdefault(names[event.track], []).append(event.name)
+    assert rows == {
+        "Thread 7": ["net", "net/conv1", "launch", "launch", "net/fc", "launch_graph"],
+        "Thread 9": ["launch", "malloc"],
+    }
+    one_clock = {"offset_ns": 0, "error_ns": 0, "drift_ppb": 0, "method": "one clock"}
+    assert result.trace.metadata["clock"] == {"device": one_clock}
 
 
 def test_a_kernel_may_begin_while_its_launch_returns(made_up: Path, tmp_path: Path) -> None:
@@ -348,24 +336,6 @@ def test_a_kernel_may_begin_while_its_launch_returns(made_up: Path, tmp_path: Pa
     result = mio2trace.convert(made_up, output=tmp_path / "out.json", check=True)
     begins = {event.to_ns + 100 for event in result.trace.events() if isinstance(event, Flow)}
     assert begins == {150, 920}
-
-
-def test_calls_lie_in_the_ranges_of_their_thread(trace: Trace) -> None:
-    names = {track.id: track.name for track in trace.tracks}
-    rows: dict[str, list[str]] = {}
-    for event in trace.events():
-        if isinstance(event, Slice) and event.category in ("range", "api"):
-            rows.setdefault(names[event.track], []).append(event.name)
-    assert rows == {
-        "Thread 7": ["net", "net/conv1", "launch", "launch", "net/fc", "launch_graph"],
-        "Thread 9": ["launch", "malloc"],
-    }
-
-
-def test_no_clock_is_made_up(trace: Trace) -> None:
-    """One clock for host and device: no offset to be estimated, no step, and no date where the clock tells none."""
-    one_clock = {"offset_ns": 0, "error_ns": 0, "drift_ppb": 0, "method": "one clock"}
-    assert trace.metadata["clock"] == {"device": one_clock}
 
 
 # -- Of a run that no viewer takes the steady iterations in its middle are drawn, and the conversion says so.

@@ -115,6 +115,12 @@ def test_wait_is_what_a_kernel_takes_longer_than_on_the_rank_that_comes_last() -
     assert said(of, ["rank 0", "rank 1", "rank 2"]).endswith(
         "rank 1 arrives last 2 times: conv2 takes 6.000 ms longer there"
     )
+    lines = answered(three())
+    assert lines[0] == "rank 1 is last in 2 of 3 collectives; the other ranks wait 6.000 ms for it."
+    assert any(line.startswith("cause   conv2 takes longer: 6.000 ms in 2 collectives") for line in lines)
+    (slow,) = [line for line in lines if line.startswith("ranks")]
+    assert slow.split()[1:3] == ["rank", "1"]
+    assert slow.endswith("conv2")
     seconds = [
         msgspec.structs.replace(one, wait_ns=1000 * one.wait_ns, collective_ns=1000 * one.collective_ns) for one in of
     ]
@@ -281,15 +287,6 @@ def answered(profiles: Sequence[Profile], machines: Sequence[str] = ()) -> list[
     met = meetings(of_job := job(profiles))
     labels = [f"rank {number}" for number in range(len(profiles))]
     return answer_lines(met, totals(met, of_job), labels, machines or [""] * len(profiles))
-
-
-def test_the_answer_names_the_last_rank_and_its_causes() -> None:
-    said = answered(three())
-    assert said[0] == "rank 1 is last in 2 of 3 collectives; the other ranks wait 6.000 ms for it."
-    assert any(line.startswith("cause   conv2 takes longer: 6.000 ms in 2 collectives") for line in said)
-    (slow,) = [line for line in said if line.startswith("ranks")]
-    assert slow.split()[1:3] == ["rank", "1"]
-    assert slow.endswith("conv2")
 
 
 @pytest.mark.parametrize(
