@@ -8,6 +8,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -57,6 +58,12 @@ def batch(*arguments: object) -> Result:
     *paths, output = [str(one) for one in arguments if not str(one).startswith("-")]
     options = [str(one) for one in arguments if str(one).startswith("-")]
     return CliRunner().invoke(cli, ["batch", *paths, "-o", output, *options])
+
+
+def started(runs: Path, dataset: Path, *options: str, **more: Any) -> subprocess.Popen[str]:
+    """The command in a process of its own, which leads a group as in a terminal."""
+    command = [sys.executable, "-m", "mio2trace", "batch", str(runs), "-o", str(dataset), *options]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True, **more)
 
 
 def led(runs: Path, dataset: Path, engine: Any = work.here, **options: Any) -> Batch:
@@ -345,11 +352,10 @@ def test_workers_end_with_the_program(number: signal.Signals, tmp_path: Path) ->
     """As a terminal does it: all of the group get the signal, this program's line is all there is."""
     for name in map(str, range(12)):  # enough that a busy machine sees them at work
         made_up(tmp_path / "runs" / name, iterations=60, kernels=40)
-    command = [sys.executable, "-m", "mio2trace", "batch", str(tmp_path / "runs"), "-o", str(tmp_path / "ds")]
-    process = subprocess.Popen([*command, "--workers=2"], stderr=subprocess.PIPE, text=True, start_new_session=True)
+    process = started(tmp_path / "runs", tmp_path / "ds", "--workers=2")
     assert within(60, lambda: len(family(process.pid)) > 4 or process.poll() is not None)  # two workers, a run of each
-    started = family(process.pid) - {process.pid}
-    assert len(started) >= 4
+    pids = family(process.pid) - {process.pid}
+    assert len(pids) >= 4
     os.killpg(process.pid, number)
     said = process.communicate(timeout=60)[1]
     assert (process.returncode, said) == {
@@ -357,7 +363,7 @@ def test_workers_end_with_the_program(number: signal.Signals, tmp_path: Path) ->
         signal.SIGTERM: (143, ""),
         signal.SIGKILL: (-9, ""),
     }[number]
-    assert within(60, lambda: not any(Path(f"/proc/{pid}").exists() for pid in started))
+    assert within(60, lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
 
 
 # -- no ports ---------------------------------------------------------------------------------------------------------
@@ -391,8 +397,12 @@ def test_nothing_listens_while_workers_run(tmp_path: Path) -> None:
     """No socket of the program and of all that it starts can be found by another: neither by a port nor by a name."""
     for number in range(8):
         made_up(tmp_path / "runs" / f"{number}", iterations=10, kernels=20)
-    command = [sys.executable, "-m", "mio2trace", "batch", str(tmp_path / "runs"), "-o", str(tmp_path / "ds")]
-    with subprocess.Popen([*command, "--workers=2"], stderr=subprocess.PIPE, text=True) as process:
+    for kind, place in ((socket.AF_INET, ("127.0.0.1", 0)), (socket.AF_UNIX, str(tmp_path / "s"))):
+        with socket.socket(kind) as one:
+            one.bind(place)
+            one.listen()
+            assert findable_sockets({os.getpid()})[0]
+    with started(tmp_path / "runs", tmp_path / "ds", "--workers=2") as process:
         looks = most = 0
         while process.poll() is None:
             pids = family(process.pid)
@@ -478,12 +488,12 @@ def cluster_in(folder: Path, variables: dict[str, str], *options: str, workers: 
                 process.wait()
 
 
-def on(cluster: Cluster, runs: Path, dataset: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "mio2trace", "batch", str(runs), "-o", str(dataset)]
-    return subprocess.run(
-        [*command, "--scheduler-file", str(cluster.file)],
-        env={**cluster.environment, **variables}, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+def on(cluster: Cluster, runs: Path, dataset: Path, **variables: str) -> tuple[int, str]:
+    """The exit code, and what is said."""
+    options = ("--scheduler-file", str(cluster.file))
+    process = started(runs, dataset, *options, env={**cluster.environment, **variables})
+    said = process.communicate(timeout=120)[1]
+    return process.returncode, said
 
 
 @pytest.mark.thorough
@@ -517,10 +527,8 @@ def test_a_cluster_with_certificates_runs_no_strangers_code(runs: Path, tmp_path
             ("with-its-own", cluster.address, *keys[3:]),
             ("with-the-certificate-alone", cluster.address, keys[0], keys[4], keys[5]),
         ) == ["True", "False", "False", "False", "False"]
-        refused = on(cluster, runs, tmp_path / "ds2", **dict.fromkeys(variables, ""))
-        assert refused.returncode == 1
-        assert "cannot reach the scheduler: " in refused.stderr
-        assert refused.stderr.count("\n") == 1, refused.stderr
+        code, said = on(cluster, runs, tmp_path / "ds2", **dict.fromkeys(variables, ""))
+        assert (code, "cannot reach the scheduler: " in said, said.count("\n")) == (1, True, 1), said
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["of-the-owner"]
 
 
@@ -530,15 +538,14 @@ def test_a_cluster_without_certificates_is_said_to_be_open_and_one_that_is_lost_
 ) -> None:
     pytest.importorskip("distributed")
     with cluster_in(tmp_path, {}) as cluster:
-        done = on(cluster, runs, tmp_path / "ds")
-        assert done.returncode == 0, done.stderr
-        first, *_, last = done.stderr.splitlines()  # between them its progress, if it takes long
+        code, said = on(cluster, runs, tmp_path / "ds")
+        assert code == 0, said
+        first, *_, last = said.splitlines()  # between them its progress, if it takes long
         assert first.startswith("problem: the cluster asks for no certificates: ")
         assert last.startswith("6 runs: 6 converted, 0 failed, ")
         assert content(tmp_path / "ds") == whole
     with cluster_in(tmp_path, {}, workers=0) as cluster:
-        command = [sys.executable, "-m", "mio2trace", "batch", str(runs), "-o", str(tmp_path / "ds2")]
-        process = subprocess.Popen([*command, "--scheduler-file", str(cluster.file)], stderr=subprocess.PIPE, text=True)
+        process = started(runs, tmp_path / "ds2", "--scheduler-file", str(cluster.file))
         within(60, lambda: bool(list((tmp_path / "ds2").glob("_runs*"))))
         time.sleep(3)  # it is connected, or finds nobody: that is one line, too
         cluster.processes[0].kill()
@@ -576,13 +583,12 @@ def test_interrupted_at_random_and_resumed_the_dataset_is_the_uninterrupted_one(
     number: signal.Signals, runs: Path, whole: dict[str, list[Any]], tmp_path: Path
 ) -> None:
     dataset = tmp_path / "ds"
-    command = [sys.executable, "-m", "mio2trace", "batch", str(runs), "-o", str(dataset)]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    process = started(runs, dataset)
     journal = dataset / "_runs.jsonl"
     within(30, lambda: process.poll() is not None or (journal.exists() and b"\n" in journal.read_bytes()))
     time.sleep(random.Random().uniform(0, 0.2))
     process.send_signal(number)
-    process.wait(20)
+    process.communicate(timeout=20)
     assert batch(runs, dataset).exit_code == 0
     assert content(dataset) == whole
     assert not list(dataset.glob(".*")), "nothing half made is left"

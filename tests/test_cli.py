@@ -295,27 +295,22 @@ def test_error_a_fault_of_our_own_is_one_line_too(
     )
 
 
-def terminal(*args: str, **environment: str) -> str:
-    """What a terminal shows."""
+@pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
+def test_problems_are_coloured_on_a_terminal_unless_nobody_wants_it(no_color: str, coloured: bool) -> None:
+    Path("other.json").write_bytes(as_json(small()))
+    args = ("prof.json", "other.json", "-o", "out.json")
     ours, theirs = pty.openpty()
-    result = subprocess.run(
-        [*PROGRAM, *args], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env={**ENVIRONMENT, **environment}
+    environment = {**ENVIRONMENT, "NO_COLOR": no_color}
+    subprocess.run(
+        [*PROGRAM, *args], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=environment, check=True
     )
-    assert result.returncode == 0
     os.close(theirs)
     shown = b""
     with contextlib.suppress(OSError):
         while block := os.read(ours, 65536):
             shown += block
     os.close(ours)
-    return shown.decode()
-
-
-def test_problems_are_coloured_on_a_terminal_unless_nobody_wants_it() -> None:
-    Path("other.json").write_bytes(as_json(small()))
-    args = ("prof.json", "other.json", "-o", "out.json")
-    assert "\x1b[33mproblem: 2 different profiles" in terminal(*args, NO_COLOR="")
-    assert "\x1b" not in terminal(*args, NO_COLOR="1")
+    assert (b"\x1b[33mproblem: 2 different profiles" in shown, b"\x1b" in shown) == (coloured, coloured)
     assert b"\x1b" not in run(*args).stderr
 
 

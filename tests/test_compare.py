@@ -153,12 +153,6 @@ def test_medians_of_samples_drawn_again_are_as_likely_as_counted_of_every_way_to
 # ---- made-up changes in a real run
 
 
-def test_nothing_changed(record: RunRecord) -> None:
-    comparison = Comparison(noisy(record, 3, 1), noisy(record, 3, 2))
-    assert said(comparison, "problem", "kernel", "layer") == {}
-    assert comparison.failures(0.05, 0.10) == ()
-
-
 def test_a_layer_that_was_inserted(record: RunRecord) -> None:
     """Even where all that follow got another number in their name."""
     replace = msgspec.structs.replace

@@ -314,8 +314,8 @@ def test_keys_tell_the_problems_of_the_entries_beside_them(shared: Path) -> None
 def test_errors_and_warnings_are_moments_in_the_trace() -> None:
     """Each at a time that the lines around it bound, however long that is; with its text, line and level."""
     starts = []
-    for options in ({}, {"min_duration": "1ms"}):
-        trace = mio2trace.convert(RUN / "run.log.gz", RUN / "prof.json.gz", check=True, **options).trace
+    for least in ("", "1ms"):
+        trace = mio2trace.convert(RUN / "run.log.gz", RUN / "prof.json.gz", check=True, min_duration=least).trace
         (track,) = [one.id for one in trace.tracks if one.name.startswith("MIOpen log")]
         drawn = [event for event in trace.events() if isinstance(event, Slice) and event.track == track]
         assert [one.args["line"] for one in drawn] == [92, 483, 770, 1002, 1235, 1509, 1739, 1970]

@@ -21,8 +21,8 @@ from click.testing import CliRunner
 
 import mio2trace
 from mio2trace import answer
-from mio2trace.analysis import Analysis, analyse
-from mio2trace.answer import Section, report_of
+from mio2trace.analysis import analyse
+from mio2trace.answer import report_of
 from mio2trace.answer.content import VERSION
 from mio2trace.answer.text import MOST_LINES, WIDTH
 from mio2trace.cli import cli
@@ -158,19 +158,8 @@ def test_sections_that_are_not_shown_are_not_made(tmp_path: Path, monkeypatch: p
 
 
 @pytest.fixture(scope="module", params=NUMBERED)
-def analysis(request: pytest.FixtureRequest) -> Analysis:
-    return analyse(NUMBERED[request.param])
-
-
-@pytest.fixture(scope="module")
-def subject(analysis: Analysis) -> Subject:
-    return Subject(analysis.run.measures[0])
-
-
-@pytest.fixture(scope="module")
-def section(analysis: Analysis) -> Section:
-    """The report's part on the first profile of a run."""
-    return report_of(analysis, [analysis.run]).sections[0]
+def subject(request: pytest.FixtureRequest) -> Subject:
+    return Subject(analyse(NUMBERED[request.param]).run.measures[0])
 
 
 @pytest.mark.shared
@@ -206,24 +195,6 @@ def test_problems_are_those_of_the_ranking(subject: Subject) -> None:
     whole = sum(problem.ns for problem in subject.problems) + (rest.total_ns if rest is not None else 0)
     assert whole == subject.total_ns
     assert all(len(problem.samples) == problem.row.calls for problem in subject.problems)
-
-
-@pytest.mark.shared
-def test_the_report_names_what_is_slowest(subject: Subject, section: Section) -> None:
-    """Layer, operation, kernel: the first rows are the first of the rankings that tables and queries have."""
-    steady = subject.steady
-    for rows, keys in (
-        ([(row.name, row.direction) for row in section.layers], [(k[1], k[2] or "") for k in _ran(steady.layers)]),
-        ([(row.layer, row.name) for row in section.operations], _ran(steady.operations)),
-        ([row.name for row in section.problems], _ran(steady.problems)),
-        ([row.name for row in section.kernels], _ran(steady.kernels)),
-    ):
-        assert rows[:3] == keys[:3]
-    assert section.kernel_ns == round(steady.total.total_ns / max(1, len(steady.iterations)))
-
-
-def _ran(ranking: Any) -> list[Any]:
-    return [row.key for row in ranking if row.calls]
 
 
 class _Numbers(tuple[int, ...]):

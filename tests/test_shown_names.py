@@ -72,6 +72,10 @@ def test_slices_of_different_kernels_have_different_short_names(names: list[str]
     assert all(0 < len(name) <= SLICE_NAME for name in found.values())
 
 
+FLOATS = "float, float, float"
+CUTLASS = "cutlass_80_tensorop_bf16_s16816gemm_bf16_64x64_64x6_tn_align8"
+
+
 @pytest.mark.parametrize(
     ("name", "short"),
     [
@@ -81,7 +85,7 @@ def test_slices_of_different_kernels_have_different_short_names(names: list[str]
             "Cijk Alik_Bljk BBS_BH MT320x224x64",
         ),
         (
-            "void at::native::vectorized_elementwise_kernel<4, at::native::BUnaryFunctor<float, float, float, "
+            f"void at::native::vectorized_elementwise_kernel<4, at::native::BUnaryFunctor<{FLOATS}, "
             "at::native::binary_internal::MulFunctor<float> >, std::array<char*, 2ul> >(int)",
             "MulFunctor (vectorized_elementwise_kernel)",
         ),
@@ -92,22 +96,16 @@ def test_slices_of_different_kernels_have_different_short_names(names: list[str]
         ),
         (
             "void at::native::reduce_kernel<128, 4, at::native::ReduceOp<float, at::native::func_wrapper_t<float, "
-            "at::native::sum_functor<float, float, float>>>>(at::native::ReduceOp<float>)",
+            f"at::native::sum_functor<{FLOATS}>>>>(at::native::ReduceOp<float>)",
             "sum_functor (reduce_kernel)",
         ),
         ("_ZN7ck_tile6kentryILi2ENS_12Rmsnorm2dFwdINS_27Rmsnorm2dFwdPipelineOnePassEEEvv", "Rmsnorm2dFwd"),
         (
-            "void ck_tile::kentry<1, ck_tile::gfx950_t, ck_tile::FmhaFwdKernel<ck_tile::BlockFmha<true>>>(float)",
+            "void ck_tile::kentry<1, ck_tile::gfx950_t, ck_tile::FmhaFwdKernel<ck_tile::Fmha<true>>>(float)",
             "FmhaFwdKernel",
         ),
-        (
-            "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16_64x64_64x6_tn_align8>(Params)",
-            "cutlass_80_tensorop_bf16_s16816gemm_bf16_64x64_64x6_tn_align8",
-        ),
-        (
-            "void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<int, void>>(Params)",
-            "GemmUniversal",
-        ),
+        (f"void cutlass::Kernel2<{CUTLASS}>(Params)", CUTLASS),
+        ("void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<int, void>>(Params)", "GemmUniversal"),
         ("Kernel2", "Kernel2"),
         ("void cutlass::Kernel<true, 3>(int)", "Kernel"),
         ("MIOpenConvUni", "MIOpenConvUni"),
