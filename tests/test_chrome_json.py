@@ -1,4 +1,4 @@
-"""The Chrome JSON that is written: exact, without escapes, and the same however it is made."""
+"""The Chrome JSON that is written: exact, without escapes, the same however it is made, as other readers want it."""
 
 from __future__ import annotations
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import re
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -138,29 +138,19 @@ def large(sections: int = 1, *, name: str = "", log: int = 200) -> Report:
 
 def side(*, slower: float = 1.0, name: str = "", times: int = 1) -> Side:
     """Three runs, the largest problem ``slower``, what is named in it with ``name`` before it, ``times`` as much."""
-    record = recorded()
+    record, replace = recorded(), msgspec.structs.replace
     first = largest(record).name
 
     def change(part: RunPart) -> RunPart:
-        naive = (Inside(name=f"naive {name}", count=1, ns=5, naive=True),) if slower > 1 and part.name == first else ()
-        return msgspec.structs.replace(
-            part,
-            name=f"{name}{part.name}",
-            mean_ns=part.mean_ns * (slower if part.name == first else 1),
-            solvers=(f"solver {name}",) if slower > 1 and part.name == first else part.solvers,
-            command=f"driver {name}",
-            kernels=naive or part.kernels,
-        )
+        part = replace(part, name=f"{name}{part.name}", command=f"driver {name}")
+        if slower == 1 or part.name != f"{name}{first}":
+            return part
+        naive = (Inside(name=f"naive {name}", count=1, ns=5, naive=True),)
+        return replace(part, mean_ns=part.mean_ns * slower, solvers=(f"solver {name}",), kernels=naive)
 
-    many = tuple(
-        msgspec.structs.replace(part, name=f"{part.name}{copy or ''}") for copy in range(times) for part in record.parts
-    )
-    made = noisy(msgspec.structs.replace(record, parts=many), 3, round(10 * slower), change)
+    many = [replace(part, name=f"{part.name}{copy or ''}") for copy in range(times) for part in record.parts]
+    made = noisy(replace(record, parts=tuple(many)), 3, round(10 * slower), change)
     return Side(name=f"side {name}", runs=made.runs)
-
-
-def named(name: str) -> Side:
-    return msgspec.structs.replace(side(), name=name)
 
 
 def compared(first: Side, *others: Side) -> str:
@@ -214,7 +204,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "several": lambda: page(large(4, name="conv")),
     "compare": lambda: compared(side(), side(slower=1.6)),
     "compare printed times": lambda: compared(*2 * [compared_side([PRINTED], OPTIONS, Notes())]),
-    "compare long names": lambda: compared(named("run.rank0.log," * 20), named("results.db," * 20)),
+    "compare long names": lambda: compared(*(Side(name=name * 20, runs=side().runs) for name in ("run.log,", "a.db,"))),
     "fleet": lambda: fleet("conv"),
     "fleet hostile": lambda: fleet(hostile()),
     "compare hostile": lambda: compared(side(name=hostile()), side(name=hostile(4100)), side(slower=2)),
@@ -277,7 +267,7 @@ def test_the_page_can_be_read_by_all(tree: Any) -> None:
     assert tree.attrib["lang"] == "en"
     levels = [int(element.tag[1]) for element in tree.iter() if re.fullmatch(r"h[1-6]", str(element.tag))]
     assert levels.count(1) == 1
-    assert all(after <= before + 1 for before, after in pairwise(levels))
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
     assert all(element.attrib.get("scope") for element in tree.iter("th"))
     assert all(element.find("caption") is not None for element in tree.iter("table"))
     pictures = [one for one in tree.iter() if str(one.tag).endswith("svg") and one.attrib.get("aria-hidden") != "true"]
@@ -332,18 +322,18 @@ def test_markdown_has_no_markup_of_others() -> None:
             assert len(re.findall(r"(?<!\\)\|", line)) in (4, 5, 6, 7, 8), line
 
 
-def _colours(block: str) -> dict[str, tuple[int, int, int]]:
-    found: dict[str, tuple[int, int, int]] = {}
+def _colours(block: str) -> dict[str, list[int]]:
+    found = {}
     for name, value in re.findall(r"--(\w+):#([0-9a-f]{3,6})\b", block):
         digits = "".join(2 * digit for digit in value) if len(value) == 3 else value
-        found[name] = (int(digits[:2], 16), int(digits[2:4], 16), int(digits[4:], 16))
+        found[name] = [int(digits[at : at + 2], 16) for at in (0, 2, 4)]
     return found
 
 
-def _contrast(one: tuple[int, int, int], other: tuple[int, int, int]) -> float:
+def _contrast(one: list[int], other: list[int]) -> float:
     """As WCAG 2 computes it."""
 
-    def luminance(colour: tuple[int, int, int]) -> float:
+    def luminance(colour: list[int]) -> float:
         linear = [part / 3294.6 if part <= 10 else ((part / 255 + 0.055) / 1.055) ** 2.4 for part in colour]
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
@@ -356,12 +346,12 @@ def test_colours_can_be_told_from_the_paper(dark: bool) -> None:
     """4.5 for text, also on shade; 3 for what is drawn; in light and dark."""
     light, _, rest = (ANSWER / "page.css").read_text("utf-8").partition("@media(prefers-color-scheme:dark)")
     colours = _colours(light) | (_colours(rest.partition("}}")[0]) if dark else {})
-    for name in ("ink", "faint", "link", "high", "medium", "low", "info"):
-        assert _contrast(colours[name], colours["paper"]) >= 4.5, name
-        assert _contrast(colours[name], colours["shade"]) >= 4.5, name
-    for name in ("conv", "gemm", "bnorm", "pool", "activ", "rnn", "softmax", "tensor", "other", "collective", "copies",
-                 "search"):  # fmt: skip
-        assert _contrast(colours[name], colours["paper"]) >= 3, name
+    drawn = "conv gemm bnorm pool activ rnn softmax tensor other collective copies search"
+    for names, papers, least in (
+        ("ink faint link high medium low info", ("paper", "shade"), 4.5), (drawn, ("paper",), 3),
+    ):  # fmt: skip
+        for name, paper in itertools.product(names.split(), papers):
+            assert _contrast(colours[name], colours[paper]) >= least, name
 
 
 def with_changes(**changes: Any) -> str:
