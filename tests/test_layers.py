@@ -28,7 +28,7 @@ from mio2trace.model.tables import Activities
 from mio2trace.notes import InputError, Notes
 from tests.conftest import ROOT, shared_folder
 from tests.kineto_files import row, trace
-from tests.records import changed, enqueued, with_opencl
+from tests.records import changed, with_opencl
 from tests.small_runs import Program, as_json, benchmark
 from tests.synthetic_run import MS, SECOND, START, US, Clocks, Kernel, Layer, Run, make_run, random_net
 from tests.test_layers_report import rows, run
@@ -104,15 +104,14 @@ def test_enqueues_without_host_times_are_placed_with_their_neighbours_or_doubted
     bare = [rng.random() < share for _ in run.profile.activities]
     lost = {"host_start_ns": None, "host_end_ns": None, "prepared_ns": None}
     enqueues = tuple(changed(e, **lost) if gone else e for e, gone in zip(run.profile.activities, bare, strict=True))
-    cut = Run(profile=with_opencl(run.profile, activities=enqueues), log=run.log, places=run.places, starts=[])
     notes = Notes()
     try:
-        found = align(cut.profile, [cut.log], notes)
+        found = align(with_opencl(run.profile, activities=enqueues), [run.log], notes)
     except InputError:
         assert bare[-1]  # the last enqueue is the landmark
         return
-    consistent(cut, found)
-    assert wrong_and_sure(cut, found) == []
+    consistent(run, found)
+    assert wrong_and_sure(run, found) == []
     if any(bare) and found.log_clock is not None:
         assert any("without host times" in note.kind for note in notes.problems)
 
@@ -252,14 +251,12 @@ def test_a_log_cut_anywhere_gives_nothing_wrong(rng: Random, share: float, from_
         net=tuple(layer for layer in run.log.net if layer.line in kept),
         iterations=None,
     )
-    cut = Run(profile=run.profile, log=log, places=run.places, starts=run.starts)
-    notes = Notes()
     try:
-        found = align(cut.profile, [log], notes)
+        found = align(run.profile, [log], Notes())
     except InputError:
         return
-    consistent(cut, found)
-    assert wrong_and_sure(cut, found) == []
+    consistent(run, found)
+    assert wrong_and_sure(run, found) == []
 
 
 @given(seeds, st.integers(-2, 2).filter(bool))
@@ -275,10 +272,9 @@ def test_a_log_with_more_or_fewer_iterations_than_the_profile_is_told_of(rng: Ra
     if more < 0:
         events = [event for event in events if event not in lines[more:]]
     log = msgspec.structs.replace(run.log, events=tuple(events), iterations=iterations + more)
-    cut = Run(profile=run.profile, log=log, places=run.places, starts=run.starts)
     notes = Notes()
-    found = align(cut.profile, [log], notes)
-    assert wrong_and_sure(cut, found) == []
+    found = align(run.profile, [log], notes)
+    assert wrong_and_sure(run, found) == []
     assert any(f"the log says {iterations + more}" in note.kind for note in notes.problems)
 
 
@@ -310,9 +306,8 @@ def test_layer_lines_without_iteration_lines_count_as_they_repeat(iterations: in
     log = msgspec.structs.replace(
         run.log, events=tuple(event for event in run.log.events if event.kind != "iteration"), iterations=None
     )
-    bare = Run(profile=run.profile, log=log, places=run.places, starts=run.starts)
     found = align(run.profile, [log], Notes())
-    assert wrong_and_sure(bare, found) == []
+    assert wrong_and_sure(run, found) == []
     placed = {found.links.iteration_of(p) for p, by in enumerate(found.links.layer_by) if by == "boundary stamps"}
     assert placed == set(range(1, iterations + 1))
 
@@ -326,10 +321,6 @@ def test_an_empty_net_and_an_empty_profile_are_no_trouble() -> None:
             found = align(profile, log, Notes())
             assert len(found.links.layer_by) == len(profile.activities)
     assert align(run.profile, [nothing], Notes()).log_clock is None
-
-
-def enqueue(position: int) -> Activity:
-    return enqueued(number=position, kind="kernel", name="k")
 
 
 def test_boundary_lines_that_contradict_the_marks_are_counted_and_lose() -> None:
