@@ -131,7 +131,7 @@ def measures(
         if one.layer:
             if (number, one.layer) not in runs:
                 run = LayerRun(layer=one.layer, layer_index=len(runs), direction=None, pass_=pass_)
-                runs[number, one.layer] = links.add_run(run)
+                runs[number, one.layer] = links.runs.add(run)
             sure = DOUBTED if one.unsure else 1.0
             links.give_layer([position], runs[number, one.layer], one.layer_by, confidence=sure)
         links.give_pass([position], pass_)
