@@ -489,7 +489,6 @@ def _fit(parts: tuple[Part, ...], shape: Triple) -> Triple | None:
 
 def _find_viennacl(context: Context, places: list[Place]) -> None:
     facts, activities = context.facts, context.activities
-    last = context.last_if_final
     taken: dict[int, int] = {}  # per queue: index of the first kernel that is not yet part of a GEMM
     for line, index in places:
         position = line[index]
@@ -507,7 +506,7 @@ def _find_viennacl(context: Context, places: list[Place]) -> None:
             if other is None or other.matrices != block.matrices:
                 break
             parts.append(other[:3])
-        at_end = line[index + len(parts) - 1] == last
+        at_end = line[index + len(parts) - 1] in context.ends
         count, sizes = divide(tuple(parts), at_end) if len(parts) > 1 or at_end else (1, block.sizes)
         taken[id(line)] = index + count
         if sizes is not None:

@@ -14,6 +14,7 @@ import msgspec
 
 from mio2trace.model.choices import Gemm
 from mio2trace.model.profile import Activity, Profile, Program, Size3
+from mio2trace.model.tables import distinct
 from mio2trace.patterns import late
 
 # -- Program sources: the program that defines a kernel, and the macros at that place ----------------------------------
@@ -172,23 +173,26 @@ class Context:
         self.activities = profile.activities
         self.sources = Sources(profile.opencl.programs)
         self.facts = facts
-        self.last_if_final = _final(profile)
+        self.ends = _ends(profile)
 
     def kernel(self, line: list[int], index: int) -> Activity | None:
         """Return the kernel at ``index`` of a queue's kernels, None beyond either end."""
         return self.activities[line[index]] if 0 <= index < len(line) else None
 
 
-def _final(profile: Profile) -> int | None:
-    """Return the last activity unless a later one is known: kernels that belong to it may be cut off."""
-    if not profile.activities:
-        return None
+def _ends(profile: Profile) -> frozenset[int]:
+    """Return the activities that the end of the profile may have cut off from what belongs to them: the last one of
+    each queue, as any queue may have a thread of its own; of the only queue, unless a later call is known."""
+    last, _ = distinct(profile.commands.queue[::-1])
+    ends = frozenset((len(profile.activities) - 1 - last).tolist())
+    if len(ends) != 1:
+        return ends
     calls = (
         events[-1].number
         for events in (profile.opencl.marks, profile.opencl.buffers, profile.opencl.programs)
         if events
     )
-    return len(profile.activities) - 1 if int(profile.commands.number[-1]) > max(calls, default=-1) else None
+    return ends if int(profile.commands.number[-1]) > max(calls, default=-1) else frozenset()
 
 
 class Row(NamedTuple):
