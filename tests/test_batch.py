@@ -397,10 +397,13 @@ def test_nothing_listens_while_workers_run(tmp_path: Path) -> None:
     """No socket of the program and of all that it starts can be found by another: neither by a port nor by a name."""
     for number in range(8):
         made_up(tmp_path / "runs" / f"{number}", iterations=10, kernels=20)
-    for kind, place in ((socket.AF_INET, ("127.0.0.1", 0)), (socket.AF_UNIX, str(tmp_path / "s"))):
-        with socket.socket(kind) as one:
+    stream, packets, here = socket.SOCK_STREAM, socket.SOCK_DGRAM, ("127.0.0.1", 0)
+    tcp, udp, listening = (socket.AF_INET, stream, here), (socket.AF_INET, packets, here), (socket.AF_UNIX, stream, "")
+    for family_of, form, place in (tcp, udp, listening, (socket.AF_UNIX, stream, str(tmp_path / "s"))):
+        with socket.socket(family_of, form) as one:
             one.bind(place)
-            one.listen()
+            if form == stream:
+                one.listen()
             assert findable_sockets({os.getpid()})[0]
     with started(tmp_path / "runs", tmp_path / "ds", "--workers=2") as process:
         looks = most = 0
