@@ -7,14 +7,19 @@ same in a local zone, device times what a counter of its own shows.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Literal
+from typing import Any, Literal
 
+import msgspec
+from hypothesis import strategies as st
+
+from mio2trace.align import NONE, Links
 from mio2trace.model.log import Direction, FrameworkLog, LayerTime, LocalTime, LogEvent, LogEventKind, NetLayer
 from mio2trace.model.profile import Activity, Profile, Queue, TimerMark
-from tests.records import enqueued, opencl_profile
+from tests.records import enqueued, opencl_profile, with_opencl
 
 US = 1_000
 MS = 1_000_000
@@ -27,6 +32,9 @@ START = 1_795_170_000 * SECOND + 123_456_789
 
 Place = tuple[int, Direction, str]
 """(iteration, direction, layer), the warm-up being iteration 0."""
+
+seeds = st.integers(0, 2**32 - 1).map(Random)
+"""So that times stay as spread as they are meant to be while the rest of an example shrinks."""
 
 
 def unix_ns(year: int, month: int, day: int, hour: int = 0, minute: int = 0, second: float = 0.0) -> int:
@@ -95,6 +103,53 @@ class Run:
     places: list[Place | None]
     starts: list[int]
     """The true time at which each enqueue was queued."""
+
+    def with_log(self, **changes: Any) -> Run:
+        """The run with other fields of its log."""
+        return replace(self, log=msgspec.structs.replace(self.log, **changes))
+
+    def of_some(self, kept: Sequence[int], **changes: Any) -> Run:
+        """The run of which only these enqueues were recorded, in a profile with other fields."""
+        return replace(
+            self,
+            profile=with_opencl(self.profile, activities=tuple(self.profile.activities[at] for at in kept), **changes),
+            places=[self.places[at] for at in kept],
+            starts=[self.starts[at] for at in kept],
+        )
+
+    def in_iterations(self) -> int:
+        """How many enqueues are of iterations."""
+        return sum(place is not None and place[0] > 0 for place in self.places)
+
+
+def places_of(links: Links) -> list[Place | None]:
+    """Where each enqueue was put."""
+    of_run: list[Any] = [(links.passes[run.pass_].iteration, run.direction, run.layer) for run in links.runs]
+    return [None if number == NONE else of_run[number] for number in links.run_of]
+
+
+def wrong_and_sure(run: Run, links: Links) -> list[int]:
+    """Positions whose layer, direction or iteration is not the true one and was not doubted."""
+    return [
+        at
+        for at, (said, true) in enumerate(zip(places_of(links), run.places, strict=True))
+        if said not in (None, true) and at not in links.layer_unsure
+    ]
+
+
+def outcome(run: Run, links: Links, *, warm_up: bool = False) -> Counter[str]:
+    """How many enqueues are right, wrong or, of iterations, not placed, and whether that was said to be sure; or how
+    many of the warm-up's."""
+    counts: Counter[str] = Counter()
+    for at, (said, true) in enumerate(zip(places_of(links), run.places, strict=True)):
+        if warm_up and (true is None or true[0]):
+            continue
+        if said is not None:
+            sure = "unsure" if at in links.layer_unsure else "sure"
+            counts[f"{'right' if said == true else 'wrong'}, {sure}"] += 1
+        elif true is not None and (warm_up or true[0]):
+            counts["not placed"] += 1
+    return counts
 
 
 class Maker:

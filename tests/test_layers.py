@@ -30,23 +30,22 @@ from tests.conftest import ROOT, shared_folder
 from tests.kineto_files import row, trace
 from tests.records import changed, with_opencl
 from tests.small_runs import Program, as_json, benchmark
-from tests.synthetic_run import MS, SECOND, START, US, Clocks, Kernel, Layer, Run, make_run, random_net
+from tests.synthetic_run import (
+    MS,
+    SECOND,
+    START,
+    US,
+    Clocks,
+    Kernel,
+    Layer,
+    Run,
+    make_run,
+    places_of,
+    random_net,
+    seeds,
+    wrong_and_sure,
+)
 from tests.test_layers_report import rows, run
-
-seeds = st.integers(0, 2**32 - 1).map(Random)
-
-
-def wrong_and_sure(run: Run, found: Alignment) -> list[int]:
-    """Positions whose layer, direction or iteration is not the true one and was not doubted."""
-    links = found.links
-    wrong = []
-    for position, place in enumerate(run.places):
-        number = links.run_of[position]
-        if number != NONE and position not in links.layer_unsure:
-            held = links.runs[number]
-            if (links.passes[held.pass_].iteration, held.direction, held.layer) != place:
-                wrong.append(position)
-    return wrong
 
 
 def consistent(run: Run, found: Alignment) -> None:
@@ -88,19 +87,14 @@ def test_any_evidence_may_be_left_out(rng: Random, without: set[str]) -> None:
     found = align(run.profile, [run.log], Notes(), without=frozenset(without))
     consistent(run, found)
     assert not without & set(found.links.layer_by)
-    assert wrong_and_sure(run, found) == []
+    assert wrong_and_sure(run, found.links) == []
 
 
 @given(seeds, st.floats(0, 0.6))
 def test_enqueues_without_host_times_are_placed_with_their_neighbours_or_doubted(rng: Random, share: float) -> None:
     """They do not take the others' layers away, and the person is told."""
-    run = make_run(
-        rng,
-        random_net(rng, rng.randint(2, 8), empty=0, longest_ns=8 * MS),
-        marks=False,
-        boundary_lines=True,
-        gap=(20 * US, 90 * US),
-    )
+    net = random_net(rng, rng.randint(2, 8), empty=0, longest_ns=8 * MS)
+    run = make_run(rng, net, marks=False, boundary_lines=True, gap=(20 * US, 90 * US))
     bare = [rng.random() < share for _ in run.profile.activities]
     lost = {"host_start_ns": None, "host_end_ns": None, "prepared_ns": None}
     enqueues = tuple(changed(e, **lost) if gone else e for e, gone in zip(run.profile.activities, bare, strict=True))
@@ -111,24 +105,22 @@ def test_enqueues_without_host_times_are_placed_with_their_neighbours_or_doubted
         assert bare[-1]  # the last enqueue is the landmark
         return
     consistent(run, found)
-    assert wrong_and_sure(run, found) == []
+    assert wrong_and_sure(run, found.links) == []
     if any(bare) and found.log_clock is not None:
         assert any("without host times" in note.kind for note in notes.problems)
 
 
 def test_one_enqueue_without_host_times_costs_only_itself() -> None:
     """All others keep the layers that their stamps give."""
-    rng = Random(3)
     net = [Layer(name=f"l{i}", forward=[Kernel(name="k", ns=MS)] * 3) for i in range(5)]
-    run = make_run(rng, net, marks=False, boundary_lines=True, warm_up=False)
-    lost = {"host_start_ns": None, "host_end_ns": None}
+    run = make_run(Random(3), net, marks=False, boundary_lines=True, warm_up=False)
     for position in range(4, 12):
         enqueues = list(run.profile.activities)
-        enqueues[position] = changed(enqueues[position], **lost)
+        enqueues[position] = changed(enqueues[position], host_start_ns=None, host_end_ns=None)
         found = align(with_opencl(run.profile, activities=tuple(enqueues)), [run.log], Notes()).links
-        for other, place in enumerate(run.places):
+        for other, (place, said) in enumerate(zip(run.places, places_of(found), strict=True)):
             if place is not None and other != position:
-                assert found.runs[found.run_of[other]].layer == place[2]
+                assert said == place
                 assert other not in found.layer_unsure
         # between two enqueues of one layer it can only be that layer's
         assert (position in found.layer_unsure) == (run.places[position - 1] != run.places[position + 1])
@@ -138,43 +130,29 @@ def test_one_enqueue_without_host_times_costs_only_itself() -> None:
 @pytest.mark.parametrize("marks", [True, False])
 def test_a_clock_set_back_during_the_run_tells_no_layers(step: int, marks: bool) -> None:
     """Its stamps are in no order: marks are, and the device's times, and the person is told."""
-    rng = Random(4)
     net = [Layer(name=f"l{i}", forward=[Kernel(name="k", ns=3 * MS)]) for i in range(10)]
-    half = START + 15 * MS
-    run = make_run(
-        rng,
-        net,
-        marks=marks,
-        boundary_lines=True,
-        warm_up=False,
-        clocks=Clocks(wall=lambda ns: ns + (step if ns > half else 0)),
-    )
+    clocks = Clocks(wall=lambda ns: ns + step * (ns > START + 15 * MS))
+    run = make_run(Random(4), net, marks=marks, boundary_lines=True, warm_up=False, clocks=clocks)
     notes = Notes()
-    found = align(run.profile, [run.log], notes)
-    assert wrong_and_sure(run, found) == []
-    links = found.links
-    assert "boundary stamps" not in links.layer_by
+    links = align(run.profile, [run.log], notes).links
     # The device's clock was not set: it bears the printed times out.
-    for place, number in zip(run.places, links.run_of, strict=True):
-        assert place is None or links.runs[number].layer == place[2]
+    assert all(place in (None, said) for place, said in zip(run.places, places_of(links), strict=True))
+    assert wrong_and_sure(run, links) == []
+    assert "boundary stamps" not in links.layer_by
     assert ("durations" in links.layer_by) != marks
-    assert ("timer marks" in found.links.layer_by) == marks
+    assert ("timer marks" in links.layer_by) == marks
     assert any("set back during the run" in note.kind for note in notes.problems)
 
 
 def after(first: Run, second: Run) -> FrameworkLog:
     """One log that both runs were written into."""
     last = max(event.line for event in first.log.events)
-    shift = [
+    events, layers = (
         tuple(msgspec.structs.replace(record, line=record.line + last) for record in records)
         for records in (second.log.events, second.log.layers)
-    ]
-    return msgspec.structs.replace(
-        first.log,
-        events=(*first.log.events, *shift[0]),
-        layers=(*first.log.layers, *shift[1]),
-        iterations=second.log.iterations,
     )
+    joined = {"events": (*first.log.events, *events), "layers": (*first.log.layers, *layers)}
+    return first.with_log(**joined, iterations=second.log.iterations).log
 
 
 @given(seeds, st.booleans(), st.booleans())
@@ -182,46 +160,37 @@ def test_a_log_of_several_runs_gives_what_the_profiles_own_run_gives(rng: Random
     """The others are left out, and that is said."""
     net = random_net(rng, rng.randint(2, 8), empty=0)
     runs = [
-        make_run(
-            rng,
-            net,
-            iterations=rng.randint(1, 3),
-            marks=marks,
-            clocks=Clocks(start_ns=START + minutes * 60 * SECOND, offset_ns=0),
-        )
-        for minutes in (0, 7)
+        make_run(rng, net, iterations=rng.randint(1, 3), marks=marks, clocks=Clocks(start_ns=start, offset_ns=0))
+        for start in (START, START + 7 * 60 * SECOND)
     ]
-    log, own = after(*runs), runs[second]
-    notes = Notes()
-    found = align(own.profile, [log], notes)
+    own, notes = runs[second], Notes()
+    found = align(own.profile, [after(*runs)], notes)
     alone = align(own.profile, [own.log], Notes())
-    assert wrong_and_sure(own, found) == []
+    assert wrong_and_sure(own, found.links) == []
     assert found.links.run_of == alone.links.run_of
     assert found.links.layer_by == alone.links.layer_by
-    assert f"log of 2 runs: run {second + 1} ends with the profile, the others are left out" in [
-        note.kind for note in notes.problems
-    ]
+    said = f"log of 2 runs: run {second + 1} ends with the profile, the others are left out"
+    assert said in [note.kind for note in notes.problems]
     assert [event.kind for event in found.logs[0].events] == [event.kind for event in own.log.events]
 
 
 def test_a_log_of_runs_of_different_nets_numbers_the_layers_of_each() -> None:
     """The index is the place in the profile's own net."""
     rng = Random(6)
-    first = make_run(rng, [Layer(name=f"x{i}", forward=[Kernel(name="k", ns=MS)]) for i in range(3)])
-    own = make_run(
-        rng,
-        [Layer(name=f"y{i}", forward=[Kernel(name="k", ns=MS)]) for i in range(4)],
-        clocks=Clocks(start_ns=START + 400 * SECOND),
+    first, own = (
+        make_run(
+            rng,
+            [Layer(name=f"{name}{i}", forward=[Kernel(name="k", ns=MS)]) for i in range(count)],
+            clocks=Clocks(start_ns=start),
+        )
+        for name, count, start in (("x", 3, START), ("y", 4, START + 400 * SECOND))
     )
     log = after(first, own)
-    log = msgspec.structs.replace(
-        log,
-        layers=(*first.log.layers, *(msgspec.structs.replace(x, index=x.index + 3) for x in log.layers[6:])),
-        net=(*first.log.net, *own.log.net),
-    )
+    layers = (*log.layers[:6], *(msgspec.structs.replace(x, index=x.index + 3) for x in log.layers[6:]))
+    log = msgspec.structs.replace(log, layers=layers, net=(*first.log.net, *own.log.net))
     found = align(own.profile, [log], Notes())
     assert [(layer.index, layer.layer) for layer in found.net.layers] == [(i, f"y{i}") for i in range(4)]
-    assert wrong_and_sure(own, found) == []
+    assert wrong_and_sure(own, found.links) == []
     assert "timer marks" in found.links.layer_by
 
 
@@ -244,38 +213,31 @@ def test_a_log_cut_anywhere_gives_nothing_wrong(rng: Random, share: float, from_
     run = random_run(rng)
     last = max(event.line for event in run.log.events)
     kept = range(int(share * last) + 1) if from_end else range(int(share * last), last + 1)
-    log = msgspec.structs.replace(
-        run.log,
-        events=tuple(event for event in run.log.events if event.line in kept),
-        layers=tuple(layer for layer in run.log.layers if layer.line in kept),
-        net=tuple(layer for layer in run.log.net if layer.line in kept),
-        iterations=None,
-    )
+    left = {
+        name: tuple(one for one in getattr(run.log, name) if one.line in kept) for name in ("events", "layers", "net")
+    }
     try:
-        found = align(run.profile, [log], Notes())
+        found = align(run.profile, [run.with_log(**left, iterations=None).log], Notes())
     except InputError:
         return
     consistent(run, found)
-    assert wrong_and_sure(run, found) == []
+    assert wrong_and_sure(run, found.links) == []
 
 
 @given(seeds, st.integers(-2, 2).filter(bool))
 def test_a_log_with_more_or_fewer_iterations_than_the_profile_is_told_of(rng: Random, more: int) -> None:
     """Their lines lack or come too often: nothing wrong, and a word about it."""
-    iterations = 3
-    run = make_run(rng, random_net(rng, 5, empty=0), iterations=iterations)
-    events = [
-        msgspec.structs.replace(event, number=iterations + more) if event.kind == "testing" else event
+    run = make_run(rng, random_net(rng, 5, empty=0), iterations=3)
+    lost = [event for event in run.log.events if event.kind == "iteration"][min(more, 0) or 3 :]
+    events = tuple(
+        msgspec.structs.replace(event, number=3 + more) if event.kind == "testing" else event
         for event in run.log.events
-    ]
-    lines = [event for event in events if event.kind == "iteration"]
-    if more < 0:
-        events = [event for event in events if event not in lines[more:]]
-    log = msgspec.structs.replace(run.log, events=tuple(events), iterations=iterations + more)
+        if event not in lost
+    )
     notes = Notes()
-    found = align(run.profile, [log], notes)
-    assert wrong_and_sure(run, found) == []
-    assert any(f"the log says {iterations + more}" in note.kind for note in notes.problems)
+    found = align(run.profile, [run.with_log(events=events, iterations=3 + more).log], notes)
+    assert wrong_and_sure(run, found.links) == []
+    assert any(f"the log says {3 + more}" in note.kind for note in notes.problems)
 
 
 @pytest.mark.parametrize("backward", [False, True])
@@ -286,29 +248,25 @@ def test_an_iteration_whose_layer_lines_are_lost_is_like_one_that_has_them(backw
     ends = [event.line for event in run.log.events if event.kind == "iteration"]
     kept = tuple(layer for layer in run.log.layers if not ends[0] < layer.line < ends[1])
     assert 0 < len(kept) < len(run.log.layers)
-    log = msgspec.structs.replace(run.log, layers=kept)
-    found = align(run.profile, [log], Notes(), without=frozenset(["durations"])).links
-    lost = [position for position, place in enumerate(run.places) if place is not None and place[0] == 2]
+    found = align(run.profile, [run.with_log(layers=kept).log], Notes(), without=frozenset(["durations"])).links
+    lost = [
+        (place, said, by)
+        for place, said, by in zip(run.places, places_of(found), found.layer_by, strict=True)
+        if place is not None and place[0] == 2
+    ]
     assert len(lost) >= 6
-    for position in lost:
-        assert found.layer_by[position] == "recurrence"
-        held = found.runs[found.run_of[position]]
-        assert (found.passes[held.pass_].iteration, held.direction, held.layer) == run.places[position]
+    assert lost == [(place, place, "recurrence") for place, _, _ in lost]
 
 
 @pytest.mark.parametrize("iterations", [1, 3])
 def test_layer_lines_without_iteration_lines_count_as_they_repeat(iterations: int) -> None:
     """A layer that comes again begins the next iteration."""
-    run = make_run(
-        Random(9), random_net(Random(9), 4, empty=0), iterations=iterations, marks=False, boundary_lines=True,
-        warm_up=False,
-    )  # fmt: skip
-    log = msgspec.structs.replace(
-        run.log, events=tuple(event for event in run.log.events if event.kind != "iteration"), iterations=None
-    )
-    found = align(run.profile, [log], Notes())
-    assert wrong_and_sure(run, found) == []
-    placed = {found.links.iteration_of(p) for p, by in enumerate(found.links.layer_by) if by == "boundary stamps"}
+    net = random_net(Random(9), 4, empty=0)
+    run = make_run(Random(9), net, iterations=iterations, marks=False, boundary_lines=True, warm_up=False)
+    events = tuple(event for event in run.log.events if event.kind != "iteration")
+    links = align(run.profile, [run.with_log(events=events, iterations=None).log], Notes()).links
+    assert wrong_and_sure(run, links) == []
+    placed = {links.iteration_of(p) for p, by in enumerate(links.layer_by) if by == "boundary stamps"}
     assert placed == set(range(1, iterations + 1))
 
 
@@ -327,15 +285,14 @@ def test_boundary_lines_that_contradict_the_marks_are_counted_and_lose() -> None
     """Lines that stand one layer late say another layer than the marks, which are exact."""
     net = [Layer(name=f"l{i}", forward=[Kernel(name="k", ns=2 * MS)], host_ns=0) for i in range(6)]
     run = make_run(Random(1), net, boundary_lines=True, warm_up=False)
-    names = [layer.layer for layer in run.log.layers]
     late = tuple(
-        msgspec.structs.replace(layer, layer=name, index=names.index(name))
-        for layer, name in zip(run.log.layers, [*names[1:], names[0]], strict=True)
+        msgspec.structs.replace(layer, layer=next_.layer, index=next_.index)
+        for layer, next_ in zip(run.log.layers, [*run.log.layers[1:], run.log.layers[0]], strict=True)
     )
     notes = Notes()
-    found = align(run.profile, [run.log, FrameworkLog(source=2, layers=late)], notes)
-    assert wrong_and_sure(run, found) == []
-    assert found.links.contradictions["boundary stamps against timer marks"] == 6
+    links = align(run.profile, [run.log, FrameworkLog(source=2, layers=late)], notes).links
+    assert wrong_and_sure(run, links) == []
+    assert links.contradictions["boundary stamps against timer marks"] == 6
     assert any("contradicted: boundary stamps against timer marks" in note.kind for note in notes.problems)
 
 
@@ -415,21 +372,17 @@ def test_names_divide_two_layers_that_times_cannot() -> None:
     types = {"conv": "Convolution", "relu": "ReLU", "last": "InnerProduct"}
     # The first layer's printed time is short of its second kernel, the second layer's holds both.
     times = {"conv": -100 * US, "relu": 100 * US, "last": 0}
-    log = msgspec.structs.replace(
-        run.log,
+    log = run.with_log(
         net=tuple(msgspec.structs.replace(layer, type=types[layer.layer]) for layer in run.log.net),
         layers=tuple(
-            msgspec.structs.replace(layer, printed_ns=layer.printed_ns + times[layer.layer])
-            if layer.direction == "forward"
-            else layer
+            msgspec.structs.replace(
+                layer, printed_ns=layer.printed_ns + times[layer.layer] * (layer.direction == "forward")
+            )
             for layer in run.log.layers
         ),
-    )
-    links = align(run.profile, [log], Notes()).links
-    for position, place in enumerate(run.places):
-        if place is not None and place[0] > 0:
-            assert links.run_of[position] != NONE
-            assert links.runs[links.run_of[position]].layer == place[2]
+    ).log
+    said = places_of(align(run.profile, [log], Notes()).links)
+    assert all(place in (None, of) for place, of in zip(run.places, said, strict=True))
 
 
 # -- ``layers --tree``: totals of modules against the raw file; parents hold their parts; one denominator.
@@ -503,10 +456,8 @@ def test_what_a_node_holds_adds_up_to_it(name: str) -> None:
         if node["kind"] == "layer":
             assert operations[node["node"]] == pytest.approx(node["own_ns"], abs=0.01)
         assert node["percent_of_kernel_time"] == pytest.approx(100 * node["total_ns"] / found[0]["total_ns"])
-    result = CliRunner().invoke(cli, ["layers", str(path), "--format", "json"])
-    rows = json.loads(result.stdout)
     of_layers: Counter[str] = Counter()
-    for one in rows:
+    for one in json.loads(run(path, "--format", "json").stdout):
         of_layers[one["layer"]] += one["kernel_ns"]
     own = {node["name"]: node["own_ns"] for node in found if node["kind"] == "layer"}
     assert {name: own[name] for name in of_layers} == pytest.approx(dict(of_layers))
@@ -549,27 +500,40 @@ def test_any_nesting_ends(depth: int, turned: bool, tmp_path: Path) -> None:
 
 
 POINTS = sorted((shared_folder() / "samples").glob("ck/**/ckp-*.0001.json"))
-LONGEST_MS = 10**10
-"""More is a difference that went below zero and was printed unsigned."""
+
+
+of_points = pytest.mark.parametrize("path", POINTS, ids=lambda path: f"{path.parent.name[:30]}/{path.name[4:12]}")
+
+
+TIMES = ("time_fw", "time_bw", "time_fwbw", "time_total")
+
+
+def succeeded(path: Path) -> list[dict[str, Any]]:
+    """The repetitions that count."""
+    runs = [one["run"] for one in json.loads(path.read_bytes())["characteristics_list"]]
+    return [one for one in runs if one["run_success"] == "yes"] or runs
+
+
+def is_time(ms: float) -> bool:
+    """More is a difference that went below zero and was printed unsigned."""
+    return ms < 10**10
 
 
 def test_there_are_points() -> None:
     assert len(POINTS) == 10 or not (shared_folder() / "samples").is_dir()
 
 
-@pytest.mark.parametrize("path", POINTS, ids=lambda path: f"{path.parent.name[:30]}/{path.name[4:12]}")
+@of_points
 def test_cks_repetitions(pandas: Any, path: Path) -> None:
     """Mean, deviation, extremes of each layer over the repetitions, by pandas from the record itself."""
-    runs = [one["run"] for one in json.loads(path.read_bytes())["characteristics_list"]]
-    succeeded = [one for one in runs if one["run_success"] == "yes"] or runs
     frame = pandas.DataFrame(
         {
             "key": (entry["index"], re.sub(r"^\d+: ", "", entry["label"]), entry["direction"]),
             "ns": round(entry["time_ms"] * 1_000_000),
         }
-        for one in succeeded
+        for one in succeeded(path)
         for entry in one["per_layer_info"]
-        if entry["time_ms"] < LONGEST_MS
+        if is_time(entry["time_ms"])
     )
     groups = frame.groupby("key")["ns"]
     done = run(path)
@@ -584,37 +548,27 @@ def test_cks_repetitions(pandas: Any, path: Path) -> None:
             assert (int(row["printed_min_ns"]), int(row["printed_max_ns"])) == (expected.min(), expected.max())
         else:
             assert row["printed_std_ns"] == ""
-    assert ("repetitions" in done.stderr) == (len(succeeded) > 1)
+    assert ("repetitions" in done.stderr) == (len(succeeded(path)) > 1)
 
 
-@pytest.mark.parametrize("path", POINTS, ids=lambda path: f"{path.parent.name[:30]}/{path.name[4:12]}")
+@of_points
 def test_cks_execution_times(pandas: Any, path: Path) -> None:
-    runs = [one["run"] for one in json.loads(path.read_bytes())["characteristics_list"]]
-    succeeded = [one for one in runs if one["run_success"] == "yes"] or runs
+    runs = succeeded(path)
     done = run(path, "--times", "--unit", "ms", "--format", "json")
     found = {row["measure"]: row for row in json.loads(done.stdout)}
-    expected = {}
-    for measure in ("time_fw", "time_bw", "time_fwbw", "time_total"):
-        values = [one[f"{measure}_ms"] for one in succeeded if one.get(f"{measure}_ms", LONGEST_MS) < LONGEST_MS]
-        if values:
-            expected[measure] = pandas.Series(values)
-    assert set(found) == set(expected)
-    for measure, series in expected.items():
-        row = found[measure]
-        assert row["values_ms"] == pytest.approx(series.tolist(), abs=1e-6)
-        assert row["count"] == len(series)
-        assert row["mean_ms"] == pytest.approx(series.mean(), abs=1e-6)
+    told = {measure: [one[f"{measure}_ms"] for one in runs if f"{measure}_ms" in one] for measure in TIMES}
+    expected = {measure: list(filter(is_time, values)) for measure, values in told.items()}
+    assert set(found) == {measure for measure, values in expected.items() if values}
+    for measure, times in found.items():
+        series = pandas.Series(expected[measure])
+        assert times["values_ms"] == pytest.approx(series.tolist(), abs=1e-6)
+        assert times["count"] == len(series)
+        assert times["mean_ms"] == pytest.approx(series.mean(), abs=1e-6)
         if len(series) > 1:
-            assert row["std_ms"] == pytest.approx(series.std(), rel=1e-6, abs=1e-6)
-            assert row.get("std_percent", 0) == pytest.approx(
-                100 * series.std() / series.mean() if series.mean() else 0, rel=1e-6
-            )
-    cut = sum(
-        one.get(f"{m}_ms", 0) >= LONGEST_MS
-        for one in succeeded
-        for m in ("time_fw", "time_bw", "time_fwbw", "time_total")
-    )
-    assert ("time that cannot be one left out" in done.stderr) == bool(cut)
+            assert times["std_ms"] == pytest.approx(series.std(), rel=1e-6, abs=1e-6)
+            percent = 100 * series.std() / series.mean() if series.mean() else 0
+            assert times.get("std_percent", 0) == pytest.approx(percent, rel=1e-6)
+    assert ("time that cannot be one left out" in done.stderr) == (told != expected)
 
 
 def record(tmp_path: Path, repetitions: int = 3) -> Path:
