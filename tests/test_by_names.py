@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -14,15 +15,15 @@ from benchmarks.damage_score import SURE, tallies
 from benchmarks.damages.profiles import part_lost, renamed
 from benchmarks.damages.sets import HIDDEN, caffe
 from mio2trace import analyse
-from mio2trace.align import NONE, Links, align
+from mio2trace.align import Links, align
 from mio2trace.align.layers import unlogged
 from mio2trace.evidence import NAME_AND_SIZES
 from mio2trace.kernels.names import beginnings, cut_at, cut_name, in_full
 from mio2trace.model.profile import Activity
 from mio2trace.notes import Notes
 from tests.conftest import shared_folder
-from tests.records import with_opencl
-from tests.synthetic_run import MS, US, Kernel, Layer, Run, make_run
+from tests.records import changed, with_opencl
+from tests.synthetic_run import MS, US, Kernel, Layer, Run, make_run, places_of
 
 KERNELS = {
     "conv": ("im2col_float", "XgemmDirectTN", "XgemmDirectTN"),
@@ -33,6 +34,7 @@ KERNELS = {
     "drop": (),
     "prob": ("kernel_channel_max_float", "kernel_exp_float"),
 }
+"""What layers launch whose names begin so."""
 """What layers launch whose names begin so."""
 
 
@@ -49,37 +51,28 @@ def named_net(rng: Random, count: int) -> list[Layer]:
 
 def cut(run: Run, kept: list[int]) -> Run:
     """The profile with some of its enqueues, and the timer marks up to the last of them."""
-    activities = tuple(run.profile.activities[place] for place in kept)
-    marks = tuple(mark for mark in run.profile.opencl.marks if mark.number < activities[-1].number)
-    return Run(
-        profile=with_opencl(run.profile, activities=activities, marks=marks),
-        log=run.log,
-        places=[run.places[place] for place in kept],
-        starts=[run.starts[place] for place in kept],
-    )
+    last = run.profile.activities[kept[-1]].number
+    return run.of_some(kept, marks=tuple(mark for mark in run.profile.opencl.marks if mark.number < last))
 
 
 def with_activities(run: Run, activities: list[Activity]) -> Run:
     """The run with other activities in the same places."""
-    profile = with_opencl(run.profile, activities=tuple(activities))
-    return Run(profile=profile, log=run.log, places=run.places, starts=run.starts)
+    return replace(run, profile=with_opencl(run.profile, activities=tuple(activities)))
 
 
-def begun(run: Run) -> Run:
-    """The profile as far as the iteration's first two kernels."""
-    return cut(run, list(range(2 + sum(place is None or not place[0] for place in run.places))))
+def begun(seed: int, net: list[Layer] | int) -> Run:
+    """Of a whole run the profile as far as the iteration's first two kernels."""
+    run = make_run(Random(seed), named_net(Random(seed), net) if isinstance(net, int) else net)
+    return cut(run, list(range(2 + len(run.places) - run.in_iterations())))
 
 
 def said(run: Run, links: Links) -> list[tuple[float, bool]]:
     """Of each link to a layer of the warm-up how sure it is, and whether it is right."""
-    found = []
-    for position, place in enumerate(run.places):
-        number = links.run_of[position]
-        if place is not None and not place[0] and number != NONE:
-            held = links.runs[number]
-            is_right = (links.passes[held.pass_].iteration, held.direction, held.layer) == place
-            found.append((links.layer_confidence.get(position, 1.0), is_right))
-    return found
+    return [
+        (links.layer_confidence.get(at, 1.0), found == true)
+        for at, (found, true) in enumerate(zip(places_of(links), run.places, strict=True))
+        if found is not None and true is not None and not true[0]
+    ]
 
 
 @pytest.mark.parametrize("hole", [False, True])
@@ -108,8 +101,7 @@ def test_the_rest_of_a_warm_up_is_told_by_names(hole: bool) -> None:
 
 def test_without_that_evidence_nothing_is_told_by_it() -> None:
     """`--without "name and sizes"` leaves what likeness does not tell in no layer."""
-    whole = make_run(Random(1), named_net(Random(1), 12))
-    run = begun(whole)
+    run = begun(1, 12)
     with_names = align(run.profile, [run.log], Notes()).links
     without = align(run.profile, [run.log], Notes(), without=frozenset((NAME_AND_SIZES,))).links
     assert NAME_AND_SIZES in with_names.layer_by
@@ -121,60 +113,43 @@ def test_a_layer_of_which_nothing_tells_the_type_does_not_take_all_kernels() -> 
     """One of them may have any kernel, which many layers with types explain better."""
     net = named_net(Random(2), 20)
     net[10] = Layer(name="mystery", forward=net[10].forward)
-    whole = make_run(Random(2), net)
-    run = begun(whole)
-    links = align(run.profile, [run.log], Notes()).links
-    found = said(run, links)
+    run = begun(2, net)
+    found = said(run, align(run.profile, [run.log], Notes()).links)
     assert len(found) >= 0.9 * sum(place is not None and not place[0] for place in run.places)
     assert sum(is_right for _, is_right in found) >= 0.8 * len(found)
 
 
-def test_more_kernels_and_layers_than_are_looked_at_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("limit", ["MOST_CELLS", "MOST_IN_A_PASS"])
+def test_more_kernels_and_layers_than_are_looked_at_are_left(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The search is bounded: nothing is said of such a pass."""
-    whole = make_run(Random(3), named_net(Random(3), 20))
-    run = begun(whole)
-    for limit in ("MOST_CELLS", "MOST_IN_A_PASS"):
-        with monkeypatch.context() as changed:
-            changed.setattr(unlogged, limit, 10)
-            assert NAME_AND_SIZES not in align(run.profile, [run.log], Notes()).links.layer_by
+    run = begun(3, 20)
+    monkeypatch.setattr(unlogged, limit, 10)
+    assert NAME_AND_SIZES not in align(run.profile, [run.log], Notes()).links.layer_by
 
 
 def test_of_kernels_that_nothing_puts_into_layers_nothing_is_said() -> None:
     """A program may run what it likes in its warm-up; a net with layers is not all that it needs."""
-    whole = make_run(Random(5), named_net(Random(5), 12))
+    run = begun(5, 12)
     activities = [
         msgspec.structs.replace(one, name=f"other_{at % 3}") if place and not place[0] else one
-        for at, (one, place) in enumerate(zip(whole.profile.activities, whole.places, strict=True))
+        for at, (one, place) in enumerate(zip(run.profile.activities, run.places, strict=True))
     ]
-    run = begun(with_activities(whole, activities))
+    run = with_activities(run, activities)
     assert NAME_AND_SIZES not in align(run.profile, [run.log], Notes()).links.layer_by
 
 
 def test_sizes_tell_where_names_do_not() -> None:
     """An argument that is how many outputs a layer has, as elements or as bytes, speaks for that layer."""
-    net = [Layer(name=f"part{number}", forward=[Kernel(name="XgemmAny", ns=50 * US)]) for number in range(6)]
-    whole = make_run(Random(4), net)
-    shapes = {f"part{number}": f"1x{number + 3}x16" for number in range(6)}
-    layers = tuple(msgspec.structs.replace(layer, tops=(shapes[layer.layer],)) for layer in whole.log.net)
-    run = begun(whole)
+    run = begun(4, [Layer(name=f"part{number}", forward=[Kernel(name="XgemmAny", ns=50 * US)]) for number in range(6)])
     run = cut(run, [at for at in range(len(run.places)) if at != len(run.places) - 6])
+    size_of = {f"part{number}": (number + 3) * 16 for number in range(6)}
     activities = [
-        one
-        if place is None
-        else msgspec.structs.replace(
-            one,
-            opencl=msgspec.structs.replace(
-                one.opencl, arguments=(((int(place[2][4:]) + 3) * 16).to_bytes(4, "little").hex(),)
-            ),
-        )
+        one if place is None else changed(one, arguments=(size_of[place[2]].to_bytes(4, "little").hex(),))
         for one, place in zip(run.profile.activities, run.places, strict=True)
     ]
-    profile = with_opencl(run.profile, activities=tuple(activities))
-    log = msgspec.structs.replace(run.log, net=layers)
-    links = align(profile, [log], Notes()).links
-    found = said(run, links)
-    assert len(found) == 5
-    assert all(is_right for _, is_right in found)
+    net = tuple(msgspec.structs.replace(one, tops=(f"1x{size_of[one.layer] // 16}x16",)) for one in run.log.net)
+    run = with_activities(run.with_log(net=net), activities)
+    assert [is_right for _, is_right in said(run, align(run.profile, [run.log], Notes()).links)] == [True] * 5
 
 
 @pytest.mark.shared
@@ -207,28 +182,36 @@ def test_a_pattern_begins_with_each_of_its_choices(pattern: str, begin: set[str]
     assert set(beginnings(pattern)) == begin
 
 
-def test_names_are_cut_where_several_are_as_long_as_the_longest_and_one_is_no_name() -> None:
+@pytest.mark.parametrize(
+    ("names", "at"),
+    [
+        ("MIOpenConvUn MIOpenNeuron mloPoolingMa Col2Im", 12),
+        ("MIOpenConvUni MIOpenConv1x1 MIOpenConv3x3 Col2Im", 0),
+        ("my_kernel_one my_kernel_two my_kernel_six", 0),
+        ("MIOpenConvUn MIOpenNeuron", 0),
+        ("kernel_18fd4828a218 kernel_2072f3f1b34d kernel_4cd6cd31025b Im2Col", 0),
+        (".kd a_b xyz", 0),
+        ("", 0),
+    ],
+)
+def test_names_are_cut_where_several_are_as_long_as_the_longest_and_one_is_no_name(names: str, at: int) -> None:
     """Whole names of one length are not cut, nor are those of another library's."""
-    assert cut_at({"MIOpenConvUn", "MIOpenNeuron", "mloPoolingMa", "Col2Im"}) == 12
-    assert cut_at({"MIOpenConvUni", "MIOpenConv1x1", "MIOpenConv3x3", "Col2Im"}) == 0
-    assert cut_at({"my_kernel_one", "my_kernel_two", "my_kernel_six"}) == 0
-    assert cut_at({"MIOpenConvUn", "MIOpenNeuron"}) == 0
-    assert cut_at({"kernel_18fd4828a218", "kernel_2072f3f1b34d", "kernel_4cd6cd31025b", "Im2Col"}) == 0
-    assert cut_at({".kd", "a_b", "xyz"}) == 0
-    assert cut_at(set()) == 0
+    assert cut_at(set(names.split())) == at
 
 
-def test_a_cut_name_means_what_all_have_in_common_that_begin_so() -> None:
+@pytest.mark.parametrize(
+    ("name", "meaning"),
+    [
+        ("SoftmaxForwa", (("softmax",), ("forward",), "main")),
+        ("MIOpenCvBwdW", (("conv",), ("backward-weights",), "")),
+        ("mloPoolingMa", (("pool",), ("backward-data", "forward"), "main")),
+        ("my_own_kern", None),
+    ],
+)
+def test_a_cut_name_means_what_all_have_in_common_that_begin_so(name: str, meaning: object) -> None:
     """One row's meaning stays; of several, what differs is left open."""
-    softmax, gradient = cut_name("SoftmaxForwa"), cut_name("MIOpenCvBwdW")
-    assert softmax is not None
-    assert (softmax.primitives, softmax.directions, softmax.role) == (("softmax",), ("forward",), "main")
-    assert gradient is not None
-    assert (gradient.directions, gradient.role) == (("backward-weights",), "")
-    pooling = cut_name("mloPoolingMa")
-    assert pooling is not None
-    assert pooling.directions == ("backward-data", "forward")
-    assert cut_name("my_own_kern") is None
+    found = cut_name(name)
+    assert (found and (found.primitives, found.directions, found.role)) == meaning
 
 
 def test_a_name_goes_on_where_one_alone_begins_so() -> None:

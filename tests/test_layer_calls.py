@@ -6,7 +6,7 @@ import gzip
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -25,7 +25,6 @@ from benchmarks.damage_score import tallies
 from benchmarks.damages.run import ENQUEUE, with_calls
 from benchmarks.damages.sets import HANDLES
 from mio2trace import analyse
-from mio2trace.align import Alignment
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import chances_between
 from mio2trace.align.layers.calls import Stretch, _Layers, chances_in_order
@@ -182,28 +181,30 @@ LINES_BEFORE = len(NET) + 3  # the first iteration's
 LINES_EACH = 6
 
 
-@pytest.mark.parametrize("lines", [5, 6, 7, 12, 13])
-def test_iterations_behind_the_end_of_the_log_are_those_that_come_again(tmp_path: Path, lines: int) -> None:
-    """A log that was cut in an iteration, or between two: the profile's other iterations repeat the known one."""
-    paths = run_of(tmp_path, 5)
+def cut_run(folder: Path, *kept: slice) -> list[str]:
+    """A run of five iterations of whose log only some lines are left."""
+    paths = run_of(folder, 5)
     log = Path(paths[0]).read_text().splitlines(keepends=True)
-    Path(paths[0]).write_text("".join(log[: LINES_BEFORE + lines]))
-    assert told_of(paths) == whole(5)
+    Path(paths[0]).write_text("".join(line for part in kept for line in log[part]))
+    return paths
 
 
-def test_iterations_before_a_log_that_begins_late_are_counted_back(tmp_path: Path) -> None:
-    """It has the net and what follows iteration 2; what is before the first iteration is in none."""
-    paths = run_of(tmp_path, 5)
-    log = Path(paths[0]).read_text().splitlines(keepends=True)
-    Path(paths[0]).write_text("".join([*log[: len(NET)], *log[LINES_BEFORE + 2 * LINES_EACH :]]))
-    assert told_of(paths) == whole(5)
+@pytest.mark.parametrize(
+    "kept",
+    [
+        *[[slice(LINES_BEFORE + lines)] for lines in (5, 6, 7, 12, 13)],
+        [slice(len(NET)), slice(LINES_BEFORE + 2 * LINES_EACH, None)],
+    ],
+)
+def test_iterations_outside_of_the_log_are_those_that_come_again(tmp_path: Path, kept: list[slice]) -> None:
+    """A log that was cut in an iteration, or between two: the profile's other iterations repeat the known one. One that
+    has the net and what follows iteration 2: they are counted back; what is before the first iteration is in none."""
+    assert told_of(cut_run(tmp_path, *kept)) == whole(5)
 
 
 def test_a_kernel_that_was_lost_ends_the_count(tmp_path: Path) -> None:
     """Behind an iteration that is not as the known one, which iteration is which is not known."""
-    paths = run_of(tmp_path, 5)
-    log = Path(paths[0]).read_text().splitlines(keepends=True)
-    Path(paths[0]).write_text("".join(log[: LINES_BEFORE + 2 * LINES_EACH]))
+    paths = cut_run(tmp_path, slice(LINES_BEFORE + 2 * LINES_EACH))
     profile = Path(paths[1]).read_text().splitlines(keepends=True)
     del profile[2 + 5 * 3 + 2]  # of iteration 4
     Path(paths[1]).write_text("".join(profile))
@@ -265,9 +266,8 @@ class Call:
     line: int
 
 
-def linked(calls: list[int], queues: list[int] | None = None) -> Links:
+def linked(calls: list[int], queues: list[int]) -> Links:
     """Links of kernels to the calls of these numbers, each call on the line of ten times its number; -1: to none."""
-    queues = queues or [0] * len(calls)
     activities = [Activity(number=place, kind="kernel", name="k", queue=queue) for place, queue in enumerate(queues)]
     links = Links(activities, [Call(number, 10 * number) for number in range(1 + max(calls))])  # type: ignore[misc]
     for position, number in enumerate(calls):
@@ -276,47 +276,54 @@ def linked(calls: list[int], queues: list[int] | None = None) -> Links:
     return links
 
 
-def test_between_two_calls_each_layer_is_as_likely() -> None:
-    """Three layers printed a line between the calls: the kernel is of one of four; where none did, of theirs."""
-    chances = chances_between(linked([1, NONE, 5, NONE, NONE, 5]), [11, 22, 33, 77])
-    assert chances == {1: WHOLE / 4, 3: WHOLE, 4: WHOLE}
-    assert max(chances.values()) < SURE
+def is_no_gemm(call: dict[str, Any]) -> bool:
+    return "gemm" not in call["name"]
 
 
-def test_what_no_call_bounds_is_in_no_layer() -> None:
-    """Before a queue's first call, and behind its last one; another queue's calls bound nothing."""
-    assert chances_between(linked([NONE, 1, 2, NONE]), [11]) == {0: 0.0, 3: 0.0}
-    assert chances_between(linked([1, NONE, 2], [0, 1, 0]), [11]) == {1: 0.0}
+def is_long(call: dict[str, Any]) -> bool:
+    """At least half a millisecond."""
+    return bool(call["profiling"]["end"] - call["profiling"]["start"] >= 500_000)
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("name", ["alexnet-b1-fwd-nomarks", "squeezenet11-b1-fwd-tz"])
-def test_what_was_written_for_kernels_that_a_tool_left_out_is_not_surely_the_next_layers(
-    name: str, tmp_path: Path
+@pytest.mark.parametrize(
+    ("name", "is_kept", "links", "right"),
+    [
+        ("alexnet-b1-fwd-nomarks", is_no_gemm, 0.8, 0),
+        ("squeezenet11-b1-fwd-tz", is_no_gemm, 0.8, 0),
+        ("alexnet-b1-fwd-nomarks", is_long, 0, 0.98),
+        ("alexnet-b1-train", is_long, 0, 0.98),
+        ("squeezenet11-b1-fwd-tz", is_long, 0, 0.98),
+    ],
+)
+def test_what_was_written_for_kernels_that_a_tool_left_out_is_not_surely_another_layers(
+    name: str, is_kept: Callable[[dict[str, Any]], bool], links: float, right: float, tmp_path: Path
 ) -> None:
-    """Without GEMMs what a convolution wrote for them lies before the next layer's kernel."""
+    """Without GEMMs what a convolution wrote for them lies before the next layer's kernel; before a ReLU's, which has
+    no parameters, lie the weights of the layer before."""
     run = loaded(shared_folder())[HANDLES][name]
-    changed = with_calls(run, [call["call"] != ENQUEUE or "gemm" not in call["name"] for call in run.profile])
+    changed = with_calls(run, [call["call"] != ENQUEUE or is_kept(call) for call in run.profile])
     _, layers = tallies(changed, analyse(changed.write(tmp_path)))
-    assert layers.links > 0.8 * layers.kernels
+    assert layers.links > links * layers.kernels
+    assert layers.right > right * layers.kernels
     assert layers.wrong_and_sure == 0
 
 
-@pytest.mark.shared
-@pytest.mark.parametrize("name", ["alexnet-b1-fwd-nomarks", "alexnet-b1-train", "squeezenet11-b1-fwd-tz"])
-def test_what_was_written_before_a_kernel_of_a_layer_without_parameters_is_an_earlier_layer_s(
-    name: str, tmp_path: Path
+@pytest.mark.parametrize(
+    ("calls", "queues", "lines", "chances"),
+    [
+        # Three layers printed a line between the calls: of one of four; where none did, of theirs.
+        ([1, NONE, 5, NONE, NONE, 5], [0] * 6, [11, 22, 33, 77], {1: WHOLE / 4, 3: WHOLE, 4: WHOLE}),
+        ([NONE, 1, 2, NONE], [0] * 4, [11], {0: 0.0, 3: 0.0}),  # before a queue's first call, and behind its last one
+        ([1, NONE, 2], [0, 1, 0], [11], {1: 0.0}),  # another queue's calls bound nothing
+    ],
+)
+def test_between_two_calls_each_layer_is_as_likely(
+    calls: list[int], queues: list[int], lines: list[int], chances: dict[int, float]
 ) -> None:
-    """Of a profile without what takes less than 0.5 ms: before a ReLU's kernel lie the weights of the layer before."""
-    run = loaded(shared_folder())[HANDLES][name]
-
-    def is_long(call: dict[str, Any]) -> bool:
-        return bool(call["profiling"]["end"] - call["profiling"]["start"] >= 500_000)
-
-    changed = with_calls(run, [call["call"] != ENQUEUE or is_long(call) for call in run.profile])
-    _, layers = tallies(changed, analyse(changed.write(tmp_path)))
-    assert layers.right > 0.98 * layers.kernels
-    assert layers.wrong_and_sure == 0
+    found = chances_between(linked(calls, queues), lines)
+    assert found == chances
+    assert max(found.values()) < SURE
 
 
 # -- Layers of a profile without modules: ops with parameters by kind and position; each is of one module.
@@ -452,25 +459,20 @@ CONV = "aten::conv2d", "aten::convolution", [[1, 3, 8, 8], [4, 3, 3, 3]]
 LINEAR = "aten::linear", "aten::addmm", [[1, 4], [4, 2]]
 WIDE = "aten::linear", "aten::addmm", [[1, 4], [4, 9]]
 Op = tuple[str, str, list[list[int]]]
-Called = tuple[str, str, list[list[int]], int, str | int]
 
 
 def step(ops: list[Op], first: float, key: int, mark: str = "") -> list[Row]:
     """Forward ops, each of one kernel, then those of the backward pass in reverse."""
     made = [row("user_annotation", mark, 7, 7, first, 900, External_id=key + 900)] if mark else []
-    forward: list[Called] = [(name, inner, dims, key + at, "forward") for at, (name, inner, dims) in enumerate(ops, 1)]
-    backward: list[Called] = []
-    for at_op, (name, inner, dims) in enumerate(ops, 1):
-        backward.insert(0, (name, inner, dims, key + 50 + at_op, at_op))
-    at = first
-    for name, inner, dims, own, way in (*forward, *backward):
-        at += 20
-        if isinstance(way, str):
-            outer, called, sequence = name, inner, own
-        else:
-            outer, called, sequence = "autograd::engine::evaluate_function: X", name, key + way
+    count = len(ops)
+    for place, number in enumerate([*range(1, count + 1), *range(count, 0, -1)]):
+        name, inner, dims = ops[number - 1]
+        at = first + 20 * (place + 1)
+        outer, called, own = name, inner, key + number
+        if place >= count:
+            outer, called, own = f"{BACKWARD}X", name, key + 50 + number
         made += [
-            row("cpu_op", outer, 7, 7, at, 15, External_id=own + 500, Input_Dims=dims, Sequence_number=sequence),
+            row("cpu_op", outer, 7, 7, at, 15, External_id=own + 500, Input_Dims=dims, Sequence_number=key + number),
             row("cpu_op", called, 7, 7, at + 2, 10, External_id=own, Input_Dims=dims),
             row("cuda_runtime", "hipLaunchKernel", 7, 7, at + 4, 1, External_id=own, correlation=own),
             row("kernel", "work", 2, 0, at + 8, 5, device=2, stream=0, correlation=own),
@@ -479,16 +481,13 @@ def step(ops: list[Op], first: float, key: int, mark: str = "") -> list[Row]:
 
 
 def told(folder: Path, events: list[Row]) -> list[tuple[str, str | None, int | None, bool]]:
-    """(layer, direction, iteration, whether sure) of each kernel."""
-    found = kineto_alignment(folder, events)
-    return [layer_at(found, position) for position in range(len(found.profile.activities))]
-
-
-def layer_at(found: Alignment, position: int) -> tuple[str, str | None, int | None, bool]:
-    links = found.links
-    assert links.layer_by[position] == "sequence"
-    run = links.runs[links.run_of[position]]
-    return run.layer, run.direction, links.iteration_of(position), position not in links.layer_unsure
+    """(layer, direction, iteration, whether sure) of each kernel, all of which are told by sequence."""
+    links = kineto_alignment(folder, events).links
+    assert set(links.layer_by) == {"sequence"}
+    runs = [links.runs[number] for number in links.run_of]
+    return [
+        (run.layer, run.direction, links.iteration_of(at), at not in links.layer_unsure) for at, run in enumerate(runs)
+    ]
 
 
 @pytest.mark.parametrize("marks", [("", ""), ("ProfilerStep#4", "ProfilerStep#5")])

@@ -204,7 +204,7 @@ def iteration(maker: Maker) -> None:
     for _ in range(4):
         x, w, y, z = (maker.buffer() for _ in range(4))
         maker.kernel("MIOpenConvUni", x, w, y, of=conv(maker, x, w, y))
-        maker.kernel("inner_product", x, z, of=None)
+        maker.kernel("inner_product", x, z)
         maker.kernel("MIOpenActiveFwdLite", y, z, of=maker.call("activ", tensors=(("x", y), ("y", z))))
     maker.kernel("mloPoolingG", z, x, of=maker.call("pool", tensors=(("x", z), ("y", x))))
 
@@ -222,7 +222,7 @@ def test_transfers_part_calls() -> None:
             maker.kernel(name, of=of)
         copy = msgspec.structs.replace(maker.activities[-1], kind="copy", name="copy", route="host to device")
         maker.activities.append(copy)
-        maker.truth.append(None)
+        maker.truth.append(NONE)
     assert list(maker.links().operation_of) == [0, NONE, 1, 1, 1, 1, NONE]
 
 
@@ -263,7 +263,7 @@ def test_an_iteration_like_the_one_before_is_not_solved_again(monkeypatch: pytes
 
     monkeypatch.setattr(Lattice, "_step", counted)
     links = maker.links()
-    assert list(links.operation_of) == [NONE if of is None else of for of in maker.truth]
+    assert list(links.operation_of) == maker.truth
     assert not links.operation_unsure
     assert len(solved) < len(maker.truth) / 5
 
@@ -280,7 +280,7 @@ def test_an_iteration_that_only_looks_like_the_one_before_is_solved() -> None:
         maker.activities[number] = with_buffers(maker.activities[number], other)
     maker.operations[-1] = msgspec.structs.replace(of, arguments=tuple((name, other) for name, _ in of.arguments))
     links = maker.links()
-    assert list(links.operation_of) == [NONE if one is None else one for one in maker.truth]
+    assert list(links.operation_of) == maker.truth
 
 
 def test_calls_that_launched_nothing_here_and_there_are_anothers() -> None:

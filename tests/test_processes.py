@@ -196,15 +196,24 @@ def test_a_folder_with_two_logs_has_the_one_whose_thread_ids_are_the_profiles(tw
 def test_processes_one_after_another_are_not_of_one_job() -> None:
     """On one machine's clock the second began when the first had ended; in two folders of which nothing tells."""
     here = Clock("boottime", scope="a")
-    first = profile(1, [("gemm", SECOND, SECOND + 5)], here)
-    later, beside = profile(2, [("gemm", 9 * SECOND, 9 * SECOND + 5)], here), profile(2, [("gemm", SECOND, SECOND + 5)])
-    assert not same_job([first], [later], near=True, spans={})
-    assert same_job([first], [profile(2, [("gemm", SECOND, SECOND + 5)], here)], near=False, spans={})
-    assert same_job([first], [beside], near=True, spans={})
-    assert not same_job([first], [beside], near=False, spans={})
-    assert not same_job([first], [first], near=True, spans={})
+    first, beside = profile(1, GEMM, here), profile(2, GEMM)
     nameless = msgspec.structs.replace(first, processes=(Process(index=0),))
-    assert not same_job([first], [nameless], near=True, spans={})
+    for other, near, expected in (
+        (profile(2, LATER, here), True, False), (profile(2, GEMM, here), False, True), (beside, True, True),
+        (beside, False, False), (first, True, False), (nameless, True, False),
+    ):  # fmt: skip
+        assert same_job([first], [other], near=near, spans={}) == expected
+
+
+def test_scopes_tell_machines_apart() -> None:
+    """One without an id is like no other; nodes of one image have one id and names of their own."""
+    assert [scope_of(machine) for machine in (None, "", "00000000-0000", 7, "abc")] == [""] * 5
+    assert scope_of("", "node1") == ""
+    names: tuple[tuple[str, ...], ...] = (
+        ("ff941ea29e6bdaec",), ("ff941ea29e6bdaed",), ("ff941ea29e6bdaec", "node1"), ("ff941ea29e6bdaec", "node2")
+    )  # fmt: skip
+    assert len({scope_of(*name) for name in names}) == len(names)
+    assert scope_of(*names[2]) == scope_of("ff941ea29e6bdaec", "node1")
 
 
 @pytest.mark.parametrize(
@@ -298,40 +307,46 @@ def second(first: Profile, other: Profile) -> ProcessClock | None:
     return relate_processes([first, other])[1]
 
 
-def test_collectives_bound_the_clocks() -> None:
+def related(first: Profile, other: Profile) -> tuple[ProcessClock, int]:
+    """The second one's clock, and its error, which is known."""
+    clock = second(first, other)
+    assert clock is not None
+    assert clock.error_ns is not None
+    return clock, clock.error_ns
+
+
+@pytest.mark.parametrize("ahead", [0, 123_456_789, -5 * SECOND])
+def test_collectives_bound_the_clocks(ahead: int) -> None:
     """They must overlap: the true offset lies within the error."""
-    for ahead in (0, 123_456_789, -5 * SECOND):
-        clock = second(profile(1, all_reduces()), profile(2, all_reduces(300_000), ahead=ahead))
-        assert clock is not None
-        assert clock.error_ns is not None
-        assert abs(clock.shift_ns + ahead) <= clock.error_ns <= 1_000_000
-        assert clock.method == "10 collectives overlap"
+    clock, error = related(profile(1, all_reduces()), profile(2, all_reduces(300_000), ahead=ahead))
+    assert abs(clock.shift_ns + ahead) <= error <= 1_000_000
+    assert clock.method == "10 collectives overlap"
 
 
 def test_unix_time_stands_unless_collectives_contradict_it() -> None:
     """Clocks that agree with them get a bound; those that do not are moved; without them the error is not known."""
     unix = Clock("unix")
     first = profile(1, all_reduces(), unix)
-    agreed = second(first, profile(2, all_reduces(300_000), unix, ahead=400_000))
-    assert agreed is not None
+    agreed, error = related(first, profile(2, all_reduces(300_000), unix, ahead=400_000))
     assert (agreed.shift_ns, agreed.method) == (0, "Unix time, 10 collectives overlap")
-    assert agreed.error_ns is not None
-    assert 400_000 <= agreed.error_ns <= 2_000_000
-    moved = second(first, profile(2, all_reduces(300_000), unix, ahead=30_000_000))
-    assert moved is not None
-    assert moved.error_ns is not None
-    assert abs(moved.shift_ns + 30_000_000) <= moved.error_ns
-    assert second(first, profile(2, [("gemm", SECOND, SECOND + 5)], unix)) == ProcessClock(
-        error_ns=None, method="Unix time"
-    )
+    assert 400_000 <= error <= 2_000_000
+    moved, error = related(first, profile(2, all_reduces(300_000), unix, ahead=30_000_000))
+    assert abs(moved.shift_ns + 30_000_000) <= error
+    assert second(first, profile(2, GEMM, unix)) == ProcessClock(error_ns=None, method="Unix time")
 
 
-def test_a_broadcast_bounds_nothing() -> None:
+@pytest.mark.parametrize(("called", "is_related"), [("nccl:broadcast", False), ("nccl:all_reduce", True), ("", False)])
+def test_a_broadcast_bounds_nothing(called: str, is_related: bool) -> None:
     """Its root may be done before another begins; kernels of one name are told apart by what launched them."""
     kernels = [(GENERIC, start, end) for _, start, end in all_reduces()]
-    for called, related in (("nccl:broadcast", False), ("nccl:all_reduce", True), ("", False)):
-        clock = second(profile(1, kernels, called=called), profile(2, kernels, called=called))
-        assert (clock is not None) is related
+    clock = second(profile(1, kernels, called=called), profile(2, kernels, called=called))
+    assert (clock is not None) is is_related
+
+
+GEMM = [("gemm", SECOND, SECOND + 5)]
+
+
+LATER = [("gemm", 9 * SECOND, 9 * SECOND + 5)]
 
 
 @pytest.mark.parametrize(
@@ -345,38 +360,35 @@ def test_collectives_that_are_not_the_same_relate_nothing(others: list[tuple[str
 
 
 def test_one_machine_is_one_clock_and_two_are_none() -> None:
-    here, there = Clock("boottime", scope="a"), Clock("boottime", scope="b")
-    kernels = [("gemm", SECOND, SECOND + 5)]
-    assert second(profile(1, kernels, here), profile(2, kernels, here)) == ProcessClock(
-        method="time since the boot of one machine"
-    )
-    assert second(profile(1, kernels, here), profile(2, kernels, there)) is None
-    unnamed = Clock("boottime")
-    assert second(profile(1, kernels, unnamed), profile(2, kernels, unnamed)) is None
+    def clock(one: Clock, other: Clock) -> ProcessClock | None:
+        return second(profile(1, GEMM, one), profile(2, GEMM, other))
+
+    here, there, unnamed = (Clock("boottime", scope=scope) for scope in ("a", "b", ""))
+    assert clock(here, here) == ProcessClock(method="time since the boot of one machine")
+    assert clock(here, there) is None
+    assert clock(unnamed, unnamed) is None
 
 
 def test_what_one_file_tells_of_one_time_is_drawn_so_with_an_error_that_is_not_known() -> None:
     """Where it names no machine; not of processes that never ran at once: those may be of two."""
-    unnamed = Clock("boottime")
-    first = profile(1, [("gemm", SECOND, SECOND + 5)], unnamed)
-
-    def in_its_file(kernels: list[tuple[str, int, int]]) -> ProcessClock | None:
-        return second(first, msgspec.structs.replace(profile(2, kernels, unnamed), source=first.source))
-
-    beside = in_its_file([("gemm", SECOND, SECOND + 5)])
+    first = profile(1, GEMM, Clock("boottime"))
+    beside, later = (
+        second(first, msgspec.structs.replace(profile(2, kernels, Clock("boottime")), source=first.source))
+        for kernels in (GEMM, LATER)
+    )
     assert beside is not None
     assert (beside.shift_ns, beside.error_ns) == (0, None)
-    assert in_its_file([("gemm", 9 * SECOND, 9 * SECOND + 5)]) is None
+    assert later is None
 
 
 def test_a_clock_may_be_related_through_another_process() -> None:
     """Two on one machine, a third elsewhere that shares collectives with the second alone: errors add up."""
     here = Clock("boottime", scope="a")
-    first = profile(1, [("gemm", SECOND, SECOND + 5)], here)
-    clocks = relate_processes([first, profile(2, all_reduces(), here), profile(3, all_reduces(), ahead=77)])
-    assert clocks[2] is not None
-    assert clocks[2].error_ns is not None
-    assert abs(clocks[2].shift_ns + 77) <= clocks[2].error_ns
+    others = profile(2, all_reduces(), here), profile(3, all_reduces(), ahead=77)
+    clock = relate_processes([profile(1, GEMM, here), *others])[2]
+    assert clock is not None
+    assert clock.error_ns is not None
+    assert abs(clock.shift_ns + 77) <= clock.error_ns
 
 
 @pytest.mark.parametrize(
@@ -402,39 +414,15 @@ def test_the_rank_is_all_that_is_read_of_an_environment(environment: object, ran
     assert rank_in(environment) == rank
 
 
-def test_a_machine_without_an_id_is_like_no_other() -> None:
-    assert [scope_of(machine) for machine in (None, "", "00000000-0000", 7, "abc")] == [""] * 5
-    assert scope_of("ff941ea29e6bdaec") == scope_of("ff941ea29e6bdaec") != scope_of("ff941ea29e6bdaed")
-
-
-def test_nodes_of_one_image_are_not_one_machine() -> None:
-    """They have one id and names of their own."""
-    first, second = (scope_of("ff941ea29e6bdaec", host) for host in ("node1", "node2"))
-    assert len({first, second, scope_of("ff941ea29e6bdaec")}) == 3
-    assert scope_of("ff941ea29e6bdaec", "node1") == first
-    assert scope_of("", "node1") == ""
-
-
 # -- whose a log is ----------------------------------------------------------------------------------------------------
-
-
-def ranked(pid: int, rank: int) -> Profile:
-    made = profile(pid, [("gemm", SECOND, SECOND + 5)])
-    return msgspec.structs.replace(made, processes=(Process(index=0, pid=pid, rank=rank),))
 
 
 def told(name: str, *threads: int) -> Told:
     return Told(name, (FrameworkLog(source=0, threads=threads),), (), ())
 
 
-def noted(file: Told) -> set[str]:
-    notes = Notes()
-    shares([ranked(4711, 0), ranked(4712, 1)], [file], frozenset(), notes)
-    return {note.kind for note in notes}
-
-
-NOBODYS = "log that nothing gives to one of the processes: not joined"
 BY_NAME = "log given to a process by its file's name alone"
+NOBODYS = "log that nothing gives to one of the processes: not joined"
 
 
 @pytest.mark.parametrize(
@@ -451,7 +439,13 @@ BY_NAME = "log given to a process by its file's name alone"
 )
 def test_a_log_is_a_processs_by_evidence_alone(file: Told, said: str | None) -> None:
     """Thread ids first, the file's name where they tell nothing; else it is nobody's."""
-    assert noted(file) & {NOBODYS, BY_NAME} == ({said} if said else set())
+    ranks = [
+        msgspec.structs.replace(profile(4711 + rank, GEMM), processes=(Process(index=0, pid=4711 + rank, rank=rank),))
+        for rank in (0, 1)
+    ]
+    notes = Notes()
+    shares(ranks, [file], frozenset(), notes)
+    assert {note.kind for note in notes} & {NOBODYS, BY_NAME} == ({said} if said else set())
 
 
 def names(result: Conversion) -> list[str]:

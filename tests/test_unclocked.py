@@ -23,15 +23,13 @@ from mio2trace.model.profile import TimerMark, TimerMarks
 from mio2trace.notes import Notes
 from tests.conftest import REQUIRED, shared_folder
 from tests.records import with_opencl
-from tests.synthetic_run import US, Run, make_run, random_net
+from tests.synthetic_run import US, Run, make_run, places_of, random_net
 from tests.test_recurrence import random_run
 
 
 def without_host_times(run: Run) -> Run:
     activities = tuple(msgspec.structs.replace(one, call=None) for one in run.profile.activities)
-    return Run(
-        profile=with_opencl(run.profile, activities=activities), log=run.log, places=run.places, starts=run.starts
-    )
+    return replace(run, profile=with_opencl(run.profile, activities=activities))
 
 
 def test_links_are_as_right_as_they_say() -> None:
@@ -43,17 +41,13 @@ def test_links_are_as_right_as_they_say() -> None:
     for seed in range(runs):
         run = without_host_times(random_run(Random(seed), 3 * US))
         links = align(run.profile, [run.log], Notes()).links
-        for position, place in enumerate(run.places):
-            number = links.run_of[position]
-            if number == NONE:
-                lost += place is not None
-                continue
-            held = links.runs[number]
-            is_right = (links.passes[held.pass_].iteration, held.direction, held.layer) == place
-            said[int(10 * links.layer_confidence[position])].append(is_right)
-            assert position in links.layer_unsure
-    right = sum(sum(each) for each in said.values())
-    assert right >= 0.8 * (sum(len(each) for each in said.values()) + lost)
+        for at, (place, true) in enumerate(zip(places_of(links), run.places, strict=True)):
+            if place is None:
+                lost += true is not None
+            else:
+                said[int(10 * links.layer_confidence[at])].append(place == true)
+                assert at in links.layer_unsure
+    assert sum(map(sum, said.values())) >= 0.8 * (sum(map(len, said.values())) + lost)
     for tenth in (one for one in range(6, 10) if len(said[one]) >= 100):
         assert sum(said[tenth]) >= tenth / 10 * len(said[tenth])
     assert sum(said[9]) >= 0.99 * len(said[9])
@@ -64,13 +58,9 @@ def test_links_are_as_right_as_they_say() -> None:
 def test_what_the_program_runs_after_its_last_iteration_is_in_no_layer(more: int) -> None:
     """The passes before end without it."""
     rng = Random(5)
-    net = random_net(rng, 12, empty=0.2)
-    run = without_host_times(make_run(rng, net, iterations=3, marks=False, tail=more))
-    links = align(run.profile, [run.log], Notes()).links
-    held = [links.runs[number] if number != NONE else None for number in links.run_of]
-    placed = [one and (links.passes[one.pass_].iteration, one.direction, one.layer) for one in held]
+    run = without_host_times(make_run(rng, random_net(rng, 12), iterations=3, marks=False, tail=more))
     begun = next(at for at, place in enumerate(run.places) if place and place[0] > 0)
-    assert placed[begun:] == run.places[begun:]
+    assert places_of(align(run.profile, [run.log], Notes()).links)[begun:] == run.places[begun:]
 
 
 @pytest.mark.parametrize("warm_up", [False, True])
