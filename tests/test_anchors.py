@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mio2trace
-from mio2trace.align.processes import ProcessClock, anchored, relate_processes
+from mio2trace.align.processes import ProcessClock, anchored
 from mio2trace.analysis import Run
 from mio2trace.cli import cli
 from mio2trace.model.profile import Anchors, Clock, Profile, Reading, UnixTime, anchors_of
@@ -22,9 +22,8 @@ from mio2trace.notes import Notes
 from mio2trace.recording.session import pack
 from mio2trace.runs import same_job
 from tests.conftest import shared_folder
-from tests.test_processes import all_reduces, profile
+from tests.test_processes import SECOND, all_reduces, profile, related, second
 
-SECOND = 1_000_000_000
 MS = 1_000_000
 UNIX = 1_793_000_000 * SECOND
 """Of the boot, in truth."""
@@ -101,19 +100,15 @@ RIGHT = reading(99 * SECOND, UNIX)
 
 
 @pytest.mark.parametrize(
-    "told",
+    "end",
     [
-        {}, {"clocks": 7}, {"clocks": {"start": RIGHT}},
-        {"clocks": {"start": RIGHT, "end": {**RIGHT, "boottime_ns": "1"}}},
-        {"clocks": {"start": RIGHT, "end": {**RIGHT, "realtime_ns": -1}}},
-        {"clocks": {"start": RIGHT, "end": {**RIGHT, "boottime_ns": True}}},
-        {"clocks": {"start": RIGHT, "end": {**RIGHT, "boottime_ns": 1 << 70}}},
-        {"clocks": {"start": RIGHT, "end": {**RIGHT, "width_ns": 2 * SECOND}}},
-        {"clocks": {"start": RIGHT, "end": reading(98 * SECOND, UNIX)}},
+        None, {**RIGHT, "boottime_ns": "1"}, {**RIGHT, "realtime_ns": -1}, {**RIGHT, "boottime_ns": True},
+        {**RIGHT, "boottime_ns": 1 << 70}, {**RIGHT, "width_ns": 2 * SECOND}, reading(98 * SECOND, UNIX),
     ],
 )  # fmt: skip
-def test_impossible_clocks_of_a_manifest_are_none(told: dict[str, Any]) -> None:
-    assert anchors_of(told) is None
+def test_impossible_clocks_of_a_manifest_are_none(end: object) -> None:
+    for told in ({}, {"clocks": 7}, {"clocks": {"start": RIGHT} | ({} if end is None else {"end": end})}):
+        assert anchors_of(told) is None
 
 
 def test_a_boot_that_is_no_hash_is_not_told() -> None:
@@ -131,21 +126,13 @@ def on_machine(pid: int, kernels: list[tuple[str, int, int]], *, later: int, boo
     return anchored(profile(pid, kernels, Clock("boottime", scope=f"{pid}"), ahead=-later), clocks, Notes())
 
 
-def second(first: Profile, other: Profile) -> ProcessClock | None:
-    return relate_processes([first, other])[1]
-
-
 def test_machines_are_related_by_unix_time_to_what_their_systems_say_that_it_is_wrong() -> None:
     """The error is what both bound, and what the readings leave; without a bound it is not known."""
     here = on_machine(1, KERNELS, later=0, boot="aa" * 8, realtime_error_ns=30_000, width_ns=200)
-    there = on_machine(2, KERNELS, later=20 * SECOND, boot="bb" * 8, realtime_error_ns=50_000, width_ns=400)
-    assert second(here, there) == ProcessClock(
-        shift_ns=20 * SECOND, error_ns=80_300, method="Unix time, read before and after the runs"
-    )
-    unkept = on_machine(2, KERNELS, later=20 * SECOND, boot="bb" * 8)
-    assert second(here, unkept) == ProcessClock(
-        shift_ns=20 * SECOND, error_ns=None, method="Unix time, read before and after the runs"
-    )
+    for bound, error in (({"realtime_error_ns": 50_000, "width_ns": 400}, 80_300), ({}, None)):
+        there = on_machine(2, KERNELS, later=20 * SECOND, boot="bb" * 8, **bound)
+        method = "Unix time, read before and after the runs"
+        assert second(here, there) == ProcessClock(shift_ns=20 * SECOND, error_ns=error, method=method)
     assert second(here, profile(2, KERNELS, Clock("boottime", scope="b"))) is None
 
 
@@ -154,28 +141,26 @@ def test_one_boot_is_one_clock_whatever_the_profiles_say_of_machines() -> None:
     here = on_machine(1, KERNELS, later=0, boot="aa" * 8)
     beside = on_machine(2, KERNELS, later=0, boot="aa" * 8)
     assert second(here, beside) == ProcessClock(method="time since the boot of one machine")
-    cloned = on_machine(2, KERNELS, later=5 * SECOND, boot="bb" * 8)
-    related = second(here, cloned)
-    assert related is not None
-    assert related.shift_ns == 5 * SECOND
+    cloned = second(here, on_machine(2, KERNELS, later=5 * SECOND, boot="bb" * 8))
+    assert cloned is not None
+    assert cloned.shift_ns == 5 * SECOND
 
 
 def test_collectives_bound_what_the_unix_clocks_are_wrong() -> None:
     """Where they contradict these by less than a second they are right, by more they are others."""
-    moved = [(name, start + 99 * SECOND, end + 99 * SECOND) for name, start, end in all_reduces()]
-    here = on_machine(1, moved, later=0, boot="aa" * 8)
+
+    def wrong_by(ns: int, **where: Any) -> Profile:
+        moved = [(name, start + 99 * SECOND - ns, end + 99 * SECOND - ns) for name, start, end in all_reduces()]
+        return on_machine(kernels=moved, **where)
+
+    here = wrong_by(0, pid=1, later=0, boot="aa" * 8)
+    there = {"pid": 2, "later": 7 * SECOND, "boot": "bb" * 8}
     for wrong, method in ((0, "Unix time, read before and after the runs, 10 collectives overlap"),
                           (300 * MS, "10 collectives overlap")):  # fmt: skip
-        unkept = on_machine(2, [(name, start - wrong, end - wrong) for name, start, end in moved], later=7 * SECOND,
-                            boot="bb" * 8)  # fmt: skip
-        related = second(here, unkept)
-        assert related is not None
-        assert related.method == method
-        assert related.error_ns is not None
-        assert abs(related.shift_ns - 7 * SECOND - wrong) <= related.error_ns <= MS
-    hour = on_machine(2, [(name, start - 2 * SECOND, end - 2 * SECOND) for name, start, end in moved],
-                      later=7 * SECOND, boot="bb" * 8)  # fmt: skip
-    apart = second(here, hour)
+        clock, error = related(here, wrong_by(wrong, **there))
+        assert clock.method == method
+        assert abs(clock.shift_ns - 7 * SECOND - wrong) <= error <= MS
+    apart = second(here, wrong_by(2 * SECOND, **there))
     assert apart is not None
     assert (apart.shift_ns, apart.error_ns) == (7 * SECOND, None)
 

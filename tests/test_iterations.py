@@ -77,14 +77,16 @@ def test_a_first_iteration_with_searches_is_cold_and_they_count_for_nothing() ->
     assert (alone.total.total_ns, alone.kernels[0].find_ns) == (2 * MS, 90 * MS)
 
 
-def test_ends_that_the_profile_cuts_off_do_not_count() -> None:
+@pytest.mark.parametrize(
+    ("last", "before", "cut"),
+    [([A, B], [A, B, C, A], (3,)), ([A, B, C, A], [C, A], (1,)), ([B, C], [A, B, C, A], ())],
+)
+def test_ends_that_the_profile_cuts_off_do_not_count(last: list[Ran], before: list[Ran], cut: tuple[int, ...]) -> None:
     """The beginning of the one before, the end of the one after; one with other kernels is whole."""
-    whole = [A, B, C, A]
-    assert measures({1: whole, 2: whole, 3: [A, B]}).steady.told.cut == (3,)
-    assert measures({1: [C, A], 2: whole, 3: whole}).steady.told.cut == (1,)
-    assert measures({1: whole, 2: whole, 3: [B, C]}).steady.told.cut == ()
-    of = measures({1: whole, 2: whole, 3: [A, B]}).steady
-    assert of.rule == "iterations 1-2, of 3 recorded; 3 is cut off by the profile's end"
+    of = measures({1: before, 2: [A, B, C, A], 3: last}).steady
+    assert of.told.cut == cut
+    said = "iterations 1-2, of 3 recorded; 3 is cut off by the profile's end"
+    assert (of.rule == said) == (cut == (3,))
 
 
 def test_a_warm_up_alone_is_what_there_is() -> None:
@@ -130,7 +132,7 @@ def test_a_search_lies_in_the_repetition_that_it_interrupts() -> None:
 
 def test_an_iteration_zero_is_no_warm_up() -> None:
     """PyTorch's steps count from 0: what layers ran in one counts as in any other."""
-    made = measures({1: [Ran("a", 2 * MS, layer="x")], 2: [Ran("a", 2 * MS, layer="x")]})
+    made = measures({number: [Ran("a", 2 * MS, layer="x")] for number in (1, 2)})
     links = made.alignment.links
     links._passes[:] = [msgspec.structs.replace(one, iteration=(one.iteration or 0) - 1) for one in links.passes]
     of = made.steady
@@ -213,13 +215,10 @@ def test_slopes_between_two_hulls_are_those_of_all_their_corners(
 ) -> None:
     """The steepest and the flattest line, wherever the hulls lie."""
     floor, roof = axis._hull(below, upper=True), axis._hull(above, upper=False)
-    for after in (True, False):
-        slopes = [
-            (ry - y) / (rx - x) for x, y in floor for rx, ry in roof if (rx > x if after else rx < x)
-        ]  # fmt: skip
+    for after, best in ((True, min), (False, max)):
+        slopes = [(ry - y) / (rx - x) for x, y in floor for rx, ry in roof if (rx > x if after else rx < x)]
         quick = [slope for corner in floor for slope in axis._touching(corner, roof, after=after)]
-        best = min if after else max
-        assert (best(quick) if quick else None) == (best(slopes) if slopes else None)
+        assert best(quick, default=None) == best(slopes, default=None)
 
 
 @given(POINTS, st.integers(0, 200))
@@ -229,7 +228,8 @@ def test_a_line_touches_a_hull_where_it_would_be_found_among_all_corners(points:
         hull = axis._hull(points, upper=upper)
         edges = [(by - ay) / (bx - ax) for (ax, ay), (bx, by) in pairwise(hull) if bx > ax]
         for slope in (-1e4, 0.0, 1e4, *edges):
-            corners = axis._corners(hull, slope, rising=not upper)
-            assert extreme(ry + slope * (x - rx) for rx, ry in corners) == extreme(
-                ry + slope * (x - rx) for rx, ry in hull
+            found, expected = (
+                extreme(ry + slope * (x - rx) for rx, ry in corners)
+                for corners in (axis._corners(hull, slope, rising=not upper), hull)
             )
+            assert found == expected

@@ -39,36 +39,35 @@ PACKAGE = Path(mio2trace.__file__).parent
 
 def of_four() -> Links:
     activities = [enqueued(number=at, kind="kernel", name=f"k{at}") for at in range(4)]
-    operations = [
-        made_operation(index=index, source=0, line=1, end_line=1, api="", primitive="conv") for index in range(3)
+    return Links(activities, [made_operation(index=index, primitive="conv") for index in range(3)])
+
+
+def runs_of(links: Links, *iterations: int) -> list[int]:
+    """Runs of one layer in these iterations."""
+    passes = [links.pass_id("iteration", number, "forward") for number in iterations]
+    return [
+        links.add_run(LayerRun(layer="a", layer_index=at, direction="forward", pass_=pass_))
+        for at, pass_ in enumerate(passes)
     ]
-    return Links(activities, operations)
 
 
-def test_stronger_evidence_takes_a_link_over_and_a_contradiction_is_counted() -> None:
+@pytest.mark.parametrize(("first", "second"), [(ORDER, BUFFERS), (BUFFERS, ORDER)])
+def test_stronger_evidence_takes_a_link_over_and_a_contradiction_is_counted(first: Evidence, second: Evidence) -> None:
     """In whatever order they are given; the weaker one's word and doubt go with it."""
-    orders: tuple[tuple[Evidence, Evidence], ...] = ((ORDER, BUFFERS), (BUFFERS, ORDER))
-    for first, second in orders:
-        links = of_four()
-        for positions, by in (([0, 1], first), ([1, 2], second)):
-            is_right = by == BUFFERS
-            links.give_operation(positions, int(is_right), by, confidence=1.0 if is_right else DOUBTED)
-        assert links.operation_of[1] == 1
-        assert links.operation_by[1] == BUFFERS
-        assert 1 not in links.operation_unsure
-        assert links.contradictions == {"order against buffers": 1}
-        assert links.operation_of[3] == NONE
+    links = of_four()
+    for positions, by in (([0, 1], first), ([1, 2], second)):
+        is_right = by == BUFFERS
+        links.give_operation(positions, int(is_right), by, confidence=1.0 if is_right else DOUBTED)
+    assert (links.operation_of[1], links.operation_by[1]) == (1, BUFFERS)
+    assert 1 not in links.operation_unsure
+    assert links.contradictions == {"order against buffers": 1}
+    assert links.operation_of[3] == NONE
 
 
 def test_a_layer_that_stronger_evidence_takes_over_brings_its_pass() -> None:
     """An activity's pass is that of its layer's run."""
     links = of_four()
-    runs = [
-        links.runs.add(
-            LayerRun(layer="a", layer_index=0, direction="forward", pass_=links.pass_id("iteration", n, "forward"))
-        )
-        for n in (1, 2)
-    ]
+    runs = runs_of(links, 1, 2)
     links.give_layer([0], runs[0], RECURRENCE)
     links.give_layer([0], runs[1], POSITION)
     assert (links.run_of[0], links.iteration_of(0), links.layer_by[0]) == (runs[1], 2, POSITION)
@@ -199,8 +198,7 @@ def test_a_step_is_left_out_with_the_last_of_its_evidence(monkeypatch: pytest.Mo
 def test_a_link_is_as_probable_as_its_least_probable_reason_says() -> None:
     """Doubts take the least figure, below 0.995 a link is not sure, and a stronger link forgets the weaker one's."""
     links = of_four()
-    pass_ = links.pass_id("iteration", 1, "forward")
-    runs = [links.runs.add(LayerRun(layer="a", layer_index=n, direction="forward", pass_=pass_)) for n in range(2)]
+    runs = runs_of(links, 1, 1)
     links.give_layer([0, 1, 2], runs[0], DURATIONS, confidence=0.9)
     links.doubt_layer([1], 0.7)
     links.doubt_layer([1], 0.8)

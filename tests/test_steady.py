@@ -367,12 +367,3 @@ def test_a_trace_of_repetitions_is_a_side_of_a_comparison(tmp_path: Path) -> Non
     assert {row["ratio"] for row in rows} == {1.0}
     (whole,) = [row for row in rows if row["part"] == "iteration"]
     assert whole["a_ms"] == pytest.approx(median(steady(files).samples_ns) / 1e6)
-
-
-@pytest.mark.shared
-def test_the_first_iteration_is_cold_where_the_host_compiles_in_it() -> None:
-    """Ten iterations of which the first took the host a hundred times as long: nine count."""
-    of = steady(RUNS["m290-alexnet-infer-10it"])
-    assert of.cold == (1,)
-    assert of.iterations == tuple(range(2, 11))
-    assert of.rule.startswith("iterations 2-10, of 10 recorded; 1 is cold: it took")

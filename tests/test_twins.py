@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from typing import Any, NamedTuple
 
 import pytest
 
-from mio2trace.align import NONE, Alignment
+from mio2trace.align import NONE, Alignment, Links
 from mio2trace.analysis import AnalysisOptions, analyse
 from tests.conftest import shared_folder
 
@@ -18,19 +17,20 @@ pytestmark = pytest.mark.shared
 class Twin(NamedTuple):
     alignments: list[Alignment]
     truth: dict[str, Any]
-    notes: list[str]
 
-    def kernels(self) -> list[tuple[Alignment, int, dict[str, Any]]]:
-        """(alignment, position, truth) of each kernel; all are there."""
+    def kernels(self) -> list[tuple[Links, int, Any, dict[str, Any]]]:
+        """(links, position, operation, truth) of each kernel; all are there."""
         by_key = {(kernel["start"], kernel["dispatch_id"]): kernel for kernel in self.truth["kernels"]}
-        joined = [
-            (alignment, position, by_key[activity.start_ns, activity.number])
-            for alignment in self.alignments
-            for position, activity in enumerate(alignment.profile.activities)
-            if activity.kind == "kernel"
-        ]
-        assert len(joined) > 0
-        return joined
+        found = []
+        for links in (alignment.links for alignment in self.alignments):
+            calls: dict[int, Any] = {one.index: one for one in links.operations}
+            found += [
+                (links, position, calls.get(links.operation_of[position]), by_key[activity.start_ns, activity.number])
+                for position, activity in enumerate(links.activities)
+                if activity.kind == "kernel"
+            ]
+        assert found
+        return found
 
 
 def twin(name: str, *files: str) -> Twin:
@@ -38,68 +38,39 @@ def twin(name: str, *files: str) -> Twin:
     paths = [path for pattern in files for path in sorted(folder.glob(pattern))]
     analysis = analyse(paths)
     alignments = [alignment for run in analysis.runs for alignment in run.alignments]
-    return Twin(alignments, json.loads((folder / "truth.json").read_bytes()), [note.kind for note in analysis.notes])
-
-
-def operation_of(alignment: Alignment, position: int) -> Any:
-    index = alignment.links.operation_of[position]
-    return None if index == NONE else next(one for one in alignment.links.operations if one.index == index)
+    return Twin(alignments, json.loads((folder / "truth.json").read_bytes()))
 
 
 @pytest.mark.parametrize("log", ["", "run.log", "run.hip.log"])
 @pytest.mark.parametrize("name", ["lenet-train-own-layers", "resnet-train-miopen-2threads", "alexnet-10it-graph"])
 def test_with_the_librarys_ranges_every_kernel_is_in_its_true_call(name: str, log: str) -> None:
     """By `range`, and sure; the application's own kernels and those that a graph replays are in none."""
-    found = twin(name, *(["rocpd/*_results.db.gz", log] if log else ["rocpd/*_results.db.gz"]))
-    calls = found.truth["operations"]
-    linked: Counter[str] = Counter()
-    for alignment, position, true in found.kernels():
-        operation = operation_of(alignment, position)
+    found = twin(name, "rocpd/*_results.db.gz", *([log] if log else []))
+    by = set()
+    for links, position, operation, true in found.kernels():
         if true["op"] is None or true["graph"]:
             assert operation is None
             continue
-        assert operation is not None
-        assert operation.api == calls[true["op"]]["name"]
-        lines = true["log_line"] or {}
+        assert operation.api == found.truth["operations"][true["op"]]["name"]
         if log and operation.line:
-            assert operation.line == lines[log]
-        assert position not in alignment.links.operation_unsure
-        linked[alignment.links.operation_by[position]] += 1
-    assert set(linked) == {"range"}
+            assert operation.line == (true["log_line"] or {})[log]
+        assert position not in links.operation_unsure
+        by.add(links.operation_by[position])
+    assert by == {"range"}
 
 
 def test_ranges_of_the_framework_are_layers() -> None:
     """Every kernel in its true layer, direction and iteration; none of them in two, set-up in none."""
     found = twin("lenet-train-own-layers", "rocpd/*.db.gz")
-    layers = found.truth["layers"]
-    for alignment, position, true in found.kernels():
-        links = alignment.links
-        run = links.run_of[position]
-        layer = layers[true["layer"]] if true["layer"] is not None else None
+    for links, position, _, true in found.kernels():
+        layer = None if true["layer"] is None else found.truth["layers"][true["layer"]]
         if layer is None or layer["phase"] == "setup":
-            assert run == NONE
+            assert links.run_of[position] == NONE
             continue
-        made = links.runs[run]
+        made = links.runs[links.run_of[position]]
         assert (made.layer, made.direction or "update") == (layer["layer"], layer["phase"])
         assert links.passes[made.pass_].iteration == layer["iteration"] + 1
         assert (links.layer_by[position], position in links.layer_unsure) == ("range", False)
-
-
-def test_calls_of_another_process_in_the_same_log_are_given_to_nobody() -> None:
-    """A log of two ranks, told apart by the thread ids that it prints: nothing wrong is sure."""
-    found = twin("resnet-immediate-2ranks", "rocpd/42730_results.db.gz", "run.log")
-    calls = found.truth["operations"]
-    right = 0
-    for alignment, position, true in found.kernels():
-        operation = operation_of(alignment, position)
-        if operation is None:
-            continue
-        if operation.line == (true["log_line"] or {}).get("run.log"):
-            right += 1
-            assert operation.api == calls[true["op"]]["name"]
-        else:
-            assert position in alignment.links.operation_unsure
-    assert right >= 80
 
 
 SETS = {
@@ -120,23 +91,23 @@ def test_without_ranges_kernels_are_in_their_true_calls_or_in_doubt(name: str, l
     profiles = sorted(folder.glob(form))
     if not profiles:
         pytest.skip("the set has no such file")
-    options = AnalysisOptions(without=frozenset(("range", "correlation")))
-    analysis = analyse([*profiles, folder / log], options)
+    analysis = analyse([*profiles, folder / log], AnalysisOptions(without=frozenset(("range", "correlation"))))
     told = json.loads((folder / "truth.json").read_bytes())
     by_start = {kernel["start"]: kernel for kernel in told["kernels"]}
     kernels = right = wrong_and_sure = 0
-    for alignment in (alignment for run in analysis.runs for alignment in run.alignments):
-        for position, activity in enumerate(alignment.profile.activities):
+    for links in (alignment.links for run in analysis.runs for alignment in run.alignments):
+        calls: dict[int, Any] = {one.index: one for one in links.operations}
+        for position, activity in enumerate(links.activities):
             if activity.kind != "kernel":
                 continue
             true = by_start[activity.start_ns]
             call = told["operations"][true["op"]] if true["op"] is not None else {}
             lines = {(line or {}).get(log) for line in (true["log_line"], call.get("cmd_line"))} - {None}
-            operation = operation_of(alignment, position)
+            operation = calls.get(links.operation_of[position])
             kernels += 1
             if operation is None or operation.line in lines:
                 right += operation is not None or not lines
             else:
-                wrong_and_sure += position not in alignment.links.operation_unsure
+                wrong_and_sure += position not in links.operation_unsure
     assert right >= 0.97 * kernels > 0
     assert wrong_and_sure <= 0.001 * kernels
