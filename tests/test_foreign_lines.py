@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -84,6 +84,15 @@ def outcome(folder: Path, data: bytes, block: int) -> object:
     return repr(records), repr(sorted((key, repr(note.count), note.places) for key, note in notes._notes.items()))
 
 
+NET = [b'I1120 10:46:48.020552  2155 net.cpp:51] Initializing net from parameters: name: "x"', b'  name: "conv1"']
+BARE = [b"miopenStatus_t miopenPoolingForward(miopenHandle_t){", b"handle = 0x7f0000000001", b"}"]
+
+
+def lines_of(*lines: bytes) -> Any:
+    """An example in which no line is told by itself, but by the one before."""
+    return example(lines=[OURS[1], *lines, b""], end=b"\n", last=b"", block=1 << 20)
+
+
 @given(
     lines=st.lists(
         st.one_of(
@@ -98,6 +107,11 @@ def outcome(folder: Path, data: bytes, block: int) -> object:
     block=st.sampled_from([64, 1 << 20]),
 )  # fmt: skip
 @example(lines=[OURS[0], b"\x1e", OURS[0]], end=b"\n", last=b"", block=64)
+@lines_of(OTHERS[4], *BARE, OTHERS[4], *BARE, OTHERS[5])
+@lines_of(NET[0], OTHERS[4], NET[1], b'  type: "Convolution"', OTHERS[5], GLOG_LINES[0])
+@lines_of(NET[0], b"layer {", NET[1], b'  type: "Convolution"', b"}", GLOG_LINES[0])
+@lines_of(b"[dv/dt] clFin" + GLOG_LINES[0], OTHERS[4], OTHERS[5], b"[dv/dt] timestamp", b"x")
+@lines_of(b"[dv/" + GLOG_LINES[0], b"dt] clFinish", OURS[0], OTHERS[4], OTHERS[5], b"[dv/dt] timestamp")
 def test_what_is_read_does_not_depend_on_how(
     tmp_path_factory: object, lines: list[bytes], end: bytes, last: bytes, block: int
 ) -> None:
@@ -109,27 +123,6 @@ def test_what_is_read_does_not_depend_on_how(
     ):
         expected = outcome(folder, data, block)
     assert outcome(folder, data, block) == expected
-
-
-NET = [b'I1120 10:46:48.020552  2155 net.cpp:51] Initializing net from parameters: name: "x"', b'  name: "conv1"']
-BARE = [b"miopenStatus_t miopenPoolingForward(miopenHandle_t){", b"handle = 0x7f0000000001", b"}"]
-
-
-@pytest.mark.parametrize(
-    "lines",
-    [
-        [OTHERS[4], *BARE, OTHERS[4], *BARE, OTHERS[5]],
-        [NET[0], OTHERS[4], NET[1], b'  type: "Convolution"', OTHERS[5], GLOG_LINES[0]],
-        [NET[0], b"layer {", NET[1], b'  type: "Convolution"', b"}", GLOG_LINES[0]],
-        [b"[dv/dt] clFin" + GLOG_LINES[0], OTHERS[4], OTHERS[5], b"[dv/dt] timestamp", b"x"],
-        [b"[dv/" + GLOG_LINES[0], b"dt] clFinish", OURS[0], OTHERS[4], OTHERS[5], b"[dv/dt] timestamp"],
-    ],
-)
-def test_states_in_which_a_line_is_not_told_by_itself(tmp_path: Path, lines: list[bytes]) -> None:
-    data = b"\n".join([*OURS[:2], *lines, b""])
-    with mock.patch.object(OtherPrograms, "until", lambda self, data, at: at):
-        expected = outcome(tmp_path, data, 1 << 20)
-    assert outcome(tmp_path, data, 1 << 20) == expected
 
 
 def test_other_programs_are_passed_over_and_counted(tmp_path: Path) -> None:

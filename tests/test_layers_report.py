@@ -52,12 +52,6 @@ def rows(done: Result) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(done.stdout)))
 
 
-def layer_lines(path: Path) -> list[tuple[str, str, int]]:
-    """(layer, direction, ns) of each layer line, in the order of the file, read with an expression of its own."""
-    text = path.read_text(errors="replace")
-    return [(name, direction, round(Decimal(ms) * 10**6)) for name, direction, ms in _LINE.findall(text)]
-
-
 # -- printed times ---------------------------------------------------------------------------------------------------
 
 
@@ -68,56 +62,61 @@ def test_there_are_logs() -> None:
 
 @pytest.mark.parametrize("path", LOGS, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_printed_times_are_the_logs(path: Path) -> None:
-    """Every layer of every set, in both directions, with or without the profile beside it."""
-    expected = layer_lines(path)
+    """Every layer of every set, in both directions, with or without the profile beside it, as an expression of this
+    file's own reads them."""
+    lines = _LINE.findall(path.read_text(errors="replace"))
+    expected = [(name, direction, round(Decimal(ms) * 10**6)) for name, direction, ms in lines]
     assert len(expected) >= 16
-    profile = next((p for p in (Path(str(path).replace(".run.log", ".prof.json")), path.parent / "prof.json.gz")
-                    if p != path and p.is_file()), None)  # fmt: skip
-    for files in ([path], [path, profile] if profile else []):
-        if not files:
-            continue
+    beside = (Path(str(path).replace(".run.log", ".prof.json")), path.parent / "prof.json.gz")
+    profiles = [one for one in beside if one != path and one.is_file()]
+    indexes = list(dict.fromkeys(name for name, _, _ in expected))
+    for files in ([path], *([path, one] for one in profiles[:1])):
         in_order = rows(run(*files, *IN_ORDER))
-        found = [(row["layer"], row["direction"], int(row["printed_ns"])) for row in in_order]
-        assert found == expected
-        indexes = list(dict.fromkeys(name for name, _, _ in expected))
+        assert [(row["layer"], row["direction"], int(row["printed_ns"])) for row in in_order] == expected
         assert [int(row["layer_index"]) for row in in_order] == [indexes.index(name) for name, _, _ in expected]
 
 
-@pytest.mark.parametrize(
-    "path", sorted((SAMPLES / "dvdt").glob("*.tmp-ck-timer.json")), ids=lambda path: str(path.name)
-)
+DIGESTS = sorted((SAMPLES / "dvdt").glob("*.tmp-ck-timer.json"))
+
+
+def log_of(digest: Path) -> str:
+    return str(digest).replace("tmp-ck-timer.json", "run.log")
+
+
+@pytest.mark.parametrize("path", DIGESTS, ids=lambda path: str(path.name))
 def test_cks_digest_equals_the_log_it_came_from(path: Path) -> None:
     """Name, direction, time of every entry; that of the log with eight-digit dates holds none (dvdt-ck.md 2.1)."""
     held = json.loads(path.read_bytes())["per_layer_info"]
-    done = run(path)
     if not held:
+        done = run(path)
         assert "squeezenet11-b1-fwd-tz" in path.name
         assert (done.exit_code, done.stdout) == (1, "")
         assert "names no layer" in done.stderr
         return
-    keys = ("layer_index", "layer", "direction", "printed_ns")
-    digest = [[row[key] for key in keys] for row in rows(done)]
-    log = [
-        [row[key] for key in keys]
-        for row in rows(run(path.with_name(path.name.replace("tmp-ck-timer.json", "run.log"))))
-    ]
+    keys = ("--columns", "layer_index,layer,direction,printed_ns")
+    digest, log = (rows(run(one, *keys)) for one in (path, log_of(path)))
     assert digest == log
     assert len(digest) == len(held)
 
 
-def test_times_of_digest_and_log_are_the_same(shared: Path) -> None:
+@pytest.mark.parametrize("path", DIGESTS, ids=lambda path: str(path.name))
+def test_times_of_digest_and_log_are_the_same(path: Path) -> None:
     """`time_fw_ms` and its relatives are lines of the log, also where the digest lost the layers."""
-    for path in (shared / "samples" / "dvdt").glob("*.tmp-ck-timer.json"):
-        digest = {row["measure"]: row["mean_ns"] for row in rows(run(path, "--times"))}
-        log = {
-            row["measure"]: row["mean_ns"]
-            for row in rows(run(str(path).replace("tmp-ck-timer.json", "run.log"), "--times"))
-        }
-        assert digest
-        assert {measure: log[measure] for measure in digest} == digest
-        raw = json.loads(path.read_bytes())
-        assert digest == {name: str(round(raw[f"{name}_ms"] * 10**6)) for name in digest}
-        assert {"time_fw", "time_bw", "time_fwbw", "time_total"} == set(digest)
+    digest, log = (
+        {row["measure"]: row["mean_ns"] for row in rows(run(one, "--times"))} for one in (path, log_of(path))
+    )
+    assert digest.keys() == {"time_fw", "time_bw", "time_fwbw", "time_total"}
+    assert digest.items() <= log.items()
+    raw = json.loads(path.read_bytes())
+    assert digest == {name: str(round(raw[f"{name}_ms"] * 10**6)) for name in digest}
+
+
+def work_of(alignment: Alignment) -> dict[str, tuple[int | None, str]]:
+    """FLOP of each layer, which ran once, and what tells them."""
+    return {key[1]: (ran.flop, ran.flop_by) for key, (ran,) in executions_of(Measures(alignment)).items()}
+
+
+GEMM = KernelFact(role="main", gemm=Gemm(2, 3, 4), gemm_by="arguments")
 
 
 # -- against truth ---------------------------------------------------------------------------------------------------
@@ -367,36 +366,19 @@ def test_no_overhead_is_told_of_calls_that_did_not_wait(host_ns: int, left: int 
 
 def test_work_is_known_of_all_or_not_told() -> None:
     """A GEMM of several kernels counts once; one of unknown sizes leaves the layer without a number."""
-    gemm = KernelFact(role="main", gemm=Gemm(2, 3, 4), gemm_by="arguments")
-    kernels = [
-        ("_prod_NN", "a"),
-        ("_prod_NN", "a"),
-        ("relu", "a"),
-        ("XgemmDirectNN", "b"),
-        ("Xgemm", "b"),
-        ("fill", "c"),
-    ]
-    facts = {0: gemm, 1: MAIN, 3: gemm, 4: MAIN, 5: KernelFact(role="fill")}
-    found = executions_of(Measures(joined(kernels, facts)))
-    assert {key[1]: (ran.flop, ran.flop_by) for key, (ran,) in found.items()} == {
-        "a": (48, "gemm"), "b": (None, "gemm"), "c": (None, ""),
-    }  # fmt: skip
+    kernels = [("_prod_NN", "a")] * 2 + [("relu", "a"), ("XgemmDirectNN", "b"), ("Xgemm", "b"), ("fill", "c")]
+    facts = {0: GEMM, 1: MAIN, 3: GEMM, 4: MAIN, 5: KernelFact(role="fill")}
+    assert work_of(joined(kernels, facts)) == {"a": (48, "gemm"), "b": (None, "gemm"), "c": (None, "")}
 
 
 def test_work_of_an_operation_counts_once() -> None:
     """An operation's kernels together do its work, whatever GEMM one of them is; a search does none."""
-    gemm = KernelFact(role="main", gemm=Gemm(2, 3, 4), gemm_by="arguments")
     kernels = [("im2col", "a"), ("gemm", "a"), ("Xgemm", "a"), ("conv", "b"), ("conv", "c")]
-    facts = {1: gemm, 2: gemm, 4: gemm}
     phases: tuple[tuple[Phase, int], ...] = (("run", 1000), ("run", 500), ("find", 700))
     operations = [
-        made_operation(index=at, source=0, line=1, end_line=1, api="", primitive="conv", phase=phase, flop=flop)
-        for at, (phase, flop) in enumerate(phases)
+        made_operation(index=at, primitive="conv", phase=phase, flop=flop) for at, (phase, flop) in enumerate(phases)
     ]
-    alignment = joined(kernels, facts, operations)
+    alignment = joined(kernels, {1: GEMM, 2: GEMM, 4: GEMM}, operations)
     for index, positions in enumerate(((0, 1), (3,), (4,))):
         alignment.links.give_operation(positions, index, "buffers")
-    found = executions_of(Measures(alignment))
-    assert {key[1]: (ran.flop, ran.flop_by) for key, (ran,) in found.items()} == {
-        "a": (1048, "operation, gemm"), "b": (500, "operation"), "c": (None, ""),
-    }  # fmt: skip
+    assert work_of(alignment) == {"a": (1048, "operation, gemm"), "b": (500, "operation"), "c": (None, "")}
