@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import re
 import resource
 import shutil
 import tempfile
@@ -14,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -22,7 +22,7 @@ import mio2trace
 from mio2trace import dataset
 from mio2trace.cli import cli
 from mio2trace.dataset import FOLDERS, TABLES, VERSION, file_name, tables_of, write_run
-from mio2trace.dataset.rows import Data, bits, constant, numbers, texts
+from mio2trace.dataset.rows import Data, constant, numbers, texts
 from mio2trace.dataset.rows import of_rows as columns_of
 from mio2trace.model import Column
 from mio2trace.queries import opened
@@ -34,31 +34,29 @@ from tests.conftest import ROOT, Golden
 from tests.small_runs import as_json, benchmark
 
 NS = Unit("ns")
-SAMPLES = {
+
+
+TRACES = {
     "alexnet": ("alexnet-b1-miopen29/run.log.gz", "alexnet-b1-miopen29/prof.json.gz"),
     "lenet": ("lenet-rocpd/run.log.gz", "lenet-rocpd/results.db.gz"),
     "squeezenet": ("squeezenet11-b1-libdnn-fwd/run.log", "squeezenet11-b1-libdnn-fwd/prof.json.gz"),
+    "log alone": ("squeezenet11-b1-libdnn-fwd/run.log",),
+    "profile alone": ("squeezenet11-b1-libdnn-fwd/prof.json.gz",),
 }
+
+
+def files_of(name: str) -> list[str]:
+    return [str(ROOT / "traces" / path) for path in TRACES[name]]
 
 
 @pytest.fixture(scope="module", params=["alexnet", "lenet", pytest.param("squeezenet", marks=pytest.mark.thorough)])
 def analysis(request: pytest.FixtureRequest) -> mio2trace.Analysis:
-    return mio2trace.analyse([ROOT / "traces" / name for name in SAMPLES[request.param]])
+    return mio2trace.analyse(files_of(request.param))
 
 
 def rows_of(columns: Mapping[str, Data]) -> list[dict[str, Any]]:
     count = len(next(iter(columns.values())))
     return [{name: cell for name, data in columns.items() if (cell := data[row]) is not None} for row in range(count)]
-
-
-def shared_cells(printed: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a printed row and one of ours have both columns for, as texts where the printed cell holds several."""
-    cells = {
-        name: cell if isinstance(cell, (str, int, float)) else cell_text(cell)
-        for name, cell in printed.items()
-        if name in row
-    }
-    return cells, {name: row[name] for name in cells}
 
 
 def test_kernels_are_those_of_the_printed_table(analysis: mio2trace.Analysis) -> None:
@@ -76,30 +74,25 @@ def test_kernels_are_those_of_the_printed_table(analysis: mio2trace.Analysis) ->
         }
 
 
-def test_operations_and_problems_are_those_of_the_printed_tables(analysis: mio2trace.Analysis) -> None:
-    """`mio2trace ops --each` and `--group-by problem`, and the dataset, say the same."""
+def test_other_tables_are_those_that_are_printed(analysis: mio2trace.Analysis) -> None:
+    """`mio2trace ops --each` and `--group-by problem`, `layers --each`, and the dataset, say the same."""
     run = analysis.run
     tables = tables_of(run)
-    each = ops.cost_table(run.operations, run.measures[0], NS).rows
-    summed = ops.steady_table(run.operations, run.measures[0], ("problem",), NS).rows
-    for printed, name in ((each, "operations"), (summed, "problems")):
-        rows = rows_of(tables[name])
-        assert len(rows) == len(printed)
-        for told, row in zip(printed, rows, strict=True):
-            wanted, ours = shared_cells({key: cell for key, cell in told.items() if key != "sure"}, row)
-            assert ours == pytest.approx(wanted) if name == "problems" else ours == wanted
-
-
-def test_layers_are_those_of_the_printed_table(analysis: mio2trace.Analysis) -> None:
-    """`mio2trace layers --each` and the dataset say the same."""
-    measures = analysis.run.measures[0]
+    measures = run.measures[0]
     best = max(measures.alignment.logs, key=lambda log: len(log.layers), default=None)
-    printed = layers.execution_table([layers.Repetition(best, measures)], NS).rows
-    rows = rows_of(tables_of(analysis.run)["layers"])
-    assert len(rows) == len(printed)
-    for told, row in zip(printed, rows, strict=True):
-        wanted, ours = shared_cells(told, row)
-        assert ours == wanted
+    for name, printed in {
+        "operations": ops.cost_table(run.operations, measures, NS),
+        "problems": ops.steady_table(run.operations, measures, ("problem",), NS),
+        "layers": layers.execution_table([layers.Repetition(best, measures)], NS),
+    }.items():
+        for told, row in zip(printed.rows, rows_of(tables[name]), strict=True):
+            cells = {
+                key: cell if isinstance(cell, (str, int, float)) else cell_text(cell)
+                for key, cell in told.items()
+                if key in row and key != "sure"
+            }
+            ours = {key: row[key] for key in cells}
+            assert ours == pytest.approx(cells) if name == "problems" else ours == cells
 
 
 def test_parquet_holds_the_tables_as_they_are(analysis: mio2trace.Analysis, tmp_path: Path) -> None:
@@ -205,61 +198,18 @@ def test_texts_of_few_and_of_many_rows_come_back(words: Sequence[str], rows: int
         assert types == [("BYTE_ARRAY", "UTF8", None)]
 
 
-@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 1000])
-def test_bits_are_arrows_bitmap(count: int) -> None:
-    """Bit by bit, the first lowest."""
-    flags = np.arange(count) % 3 == 0
-    packed = bits(flags)
-    assert len(packed) == (count + 7) // 8
-    assert [packed[place // 8] >> place % 8 & 1 for place in range(count)] == flags.tolist()
-
-
-def page() -> str:
-    """docs/schema.md, from the schema."""
-    lines = [
-        "# Tables as data",
-        "",
-        "One schema for Parquet ([many-runs.md](many-runs.md)), SQL ([queries.md](queries.md)) and Python",
-        "([python.md](python.md)). A column has the same name here and in the printed tables ([reports.md](reports.md)). Some columns",  # noqa: E501
-        "are only printed, such as `overhead`, and some are only here, such as `layer_by`. Times are in ns: means are fractions, all",  # noqa: E501
-        f"others are whole numbers. Unknown values are null. The version of this schema is {VERSION}; a file has it in its metadata,",  # noqa: E501
-        "under `schema`. (The JSON of `report` has a version of its own.)",
-        "",
-        "These names differ between tables and traces, or have two meanings:",
-        "",
-        "* `operation` is a name in the table `kernels`, and a number in the table `operations` and in the arguments of a",  # noqa: E501
-        "  [trace](trace.md#arguments), where the name is `operation_name`. Join `kernels.operation_index` with",
-        "  `operations.operation`, and also `run` and `rank`.",
-        "* `in_queue_ns` here is `queue_time_ns` in a trace. dv/dt's traces have `queued_ns` instead, the moment of queueing.",  # noqa: E501
-        "* `phase` means three things: see the tables `iterations`, `kernels` and `operations`.",
-    ]
-    for schema in TABLES.values():
-        lines += [
-            "",
-            f"## {schema.name}",
-            "",
-            f"A row is {schema.row}.",
-            "",
-            "| column | type | unit | |",
-            "|---|---|---|---|",
-        ]
-        for column in schema.columns:
-            lines.append(f"| `{column.name}` | {column.kind} | {column.unit} | {column.meaning} |")
-    lines += [
-        "",
-        "## snapshot",
-        "",
-        "This table is not for queries. It holds what the other tables cannot rebuild, so that a dataset is an",
-        "input of every command but those that show or pack the files themselves (`messages`, `inspect`,",
-        "`tfprof`, `bundle`). It has the records of the program in columns, in the form of the version that wrote",
-        "them. Calls that were not kept, the reasons of links and private text are in the files alone.",
-    ]
-    return "\n".join(lines) + "\n"
-
-
 def test_the_page_is_the_schema(golden: Golden) -> None:
-    """docs/schema.md names every table and column with its type, unit and meaning."""
-    golden(ROOT / "docs" / "schema.md", page().encode())
+    """docs/schema.md names the version, every table and column with its type, unit and meaning."""
+    path = ROOT / "docs" / "schema.md"
+    head, *_, tail = re.split(r"(?m)^(?=## )", path.read_text("utf-8"))
+    page = re.sub(r"(?<=The version of this schema is )\d+", str(VERSION), head)
+    for schema in TABLES.values():
+        page += f"## {schema.name}\n\nA row is {schema.row}.\n\n| column | type | unit | |\n|---|---|---|---|\n"
+        for column in schema.columns:
+            page += f"| `{column.name}` | {column.kind} | {column.unit} | {column.meaning} |\n"
+        page += "\n"
+    assert tail.startswith("## snapshot\n")
+    golden(path, (page + tail).encode())
 
 
 def test_columns_are_called_as_in_the_printed_tables() -> None:
@@ -281,13 +231,6 @@ def test_columns_are_called_as_in_the_printed_tables() -> None:
 # -- A run that is kept as tables is an input like its files: every table, report and comparison is the same.
 
 
-TRACES = {
-    "alexnet": ("alexnet-b1-miopen29/run.log.gz", "alexnet-b1-miopen29/prof.json.gz"),
-    "lenet": ("lenet-rocpd/run.log.gz", "lenet-rocpd/results.db.gz"),
-    "squeezenet": ("squeezenet11-b1-libdnn-fwd/run.log", "squeezenet11-b1-libdnn-fwd/prof.json.gz"),
-    "log alone": ("squeezenet11-b1-libdnn-fwd/run.log",),
-    "profile alone": ("squeezenet11-b1-libdnn-fwd/prof.json.gz",),
-}
 TWINS = {
     "two ranks": ("resnet-immediate-2ranks/rocpd/merged.db.gz", "resnet-immediate-2ranks/run.log"),
     "kineto": ("resnet-train-miopen-2threads/kineto/rank0.pt.trace.json.gz",),
@@ -314,19 +257,36 @@ QUESTIONS = (
 )
 
 
+def invoked(*words: str) -> Result:
+    return CliRunner().invoke(cli, words)
+
+
 def call(command: str, files: list[str], *options: str) -> Result:
-    return CliRunner().invoke(cli, [command, *files, *options])
+    return invoked(command, *files, *options)
+
+
+ALEXNET = files_of("alexnet")
+
+
+@pytest.fixture(scope="module")
+def alexnet(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return kept(ALEXNET, tmp_path_factory.mktemp("alexnet") / "run.parquet")
 
 
 SOME = QUESTIONS[::3]
 """Where others ask all of them."""
 
 
+def kept(files: list[str], folder: Path, *options: str) -> str:
+    """The dataset of the files."""
+    written = invoked(*files, "-o", str(folder), "-q", *options)
+    assert (written.exit_code, written.stdout) == (0, ""), written.output
+    return str(folder)
+
+
 def assert_equal_answers(files: list[str], folder: Path, questions: Sequence[tuple[str, ...]] = SOME) -> None:
     """Of every command on the files and on their dataset: what is printed, and whether it is refused."""
-    dataset = str(folder / "run.parquet")
-    written = CliRunner().invoke(cli, [*files, "-o", dataset, "-q"])
-    assert (written.exit_code, written.stdout) == (0, "")
+    dataset = kept(files, folder / "run.parquet")
     answered = 0
     for command, *options in questions:
         of_files, of_dataset = call(command, files, *options), call(command, [dataset], *options)
@@ -341,7 +301,7 @@ def assert_equal_answers(files: list[str], folder: Path, questions: Sequence[tup
 )
 def test_every_table_and_report_is_that_of_the_sources(name: str, tmp_path: Path) -> None:
     questions = QUESTIONS if name == "alexnet" else QUESTIONS[::2] if name == "squeezenet" else SOME
-    assert_equal_answers([str(ROOT / "traces" / path) for path in TRACES[name]], tmp_path, questions)
+    assert_equal_answers(files_of(name), tmp_path, questions)
 
 
 @pytest.mark.shared
@@ -362,65 +322,51 @@ def test_so_it_is_of_all_repetitions_of_a_record(tmp_path: Path, shared: Path) -
         assert (of_dataset.stdout, of_dataset.exit_code) == (of_record.stdout, of_record.exit_code)
 
 
-def test_a_comparison_is_that_of_the_sources(tmp_path: Path) -> None:
-    """Part by part: matches, times, verdicts, causes."""
-    sides = []
-    for name in ("alexnet", "squeezenet"):
-        files = [str(ROOT / "traces" / path) for path in TRACES[name]]
-        folder = str(tmp_path / f"{name}.parquet")
-        assert CliRunner().invoke(cli, [*files, "-o", folder, "-q"]).exit_code == 0
-        sides.append((",".join(files), folder))
-    (files_a, folder_a), (files_b, folder_b) = sides
-    of_files = CliRunner().invoke(cli, ["compare", files_a, files_b, "--format", "json"])
-    of_datasets = CliRunner().invoke(cli, ["compare", folder_a, folder_b, "--format", "json"])
-    assert (of_datasets.exit_code, of_files.exit_code) == (0, 0)
-    told, expected = json.loads(of_datasets.stdout), json.loads(of_files.stdout)
+def test_a_comparison_and_a_query_are_those_of_the_sources(alexnet: str, tmp_path: Path) -> None:
+    """Part by part: matches, times, verdicts, causes. Queries about the picture of a run, too."""
+    other = files_of("squeezenet")
+    sides = (",".join(ALEXNET), ",".join(other)), (alexnet, kept(other, tmp_path / "other.parquet"))
+    expected, told = (json.loads(invoked("compare", *pair, "--format", "json").stdout) for pair in sides)
     for side in ("a", "b"):
         assert told[side].pop("name") != expected[side].pop("name")
     assert told == expected
-    assert of_files.stdout.count('"part"') > 20
-
-
-def test_a_query_is_answered_as_of_the_sources(tmp_path: Path) -> None:
-    """Those about the picture of a run."""
-    files = [str(ROOT / "traces" / path) for path in TRACES["alexnet"]]
-    folder = str(tmp_path / "run.parquet")
-    assert CliRunner().invoke(cli, [*files, "-o", folder, "-q"]).exit_code == 0
+    assert json.dumps(told).count('"part"') > 20
     for question in ("slowest layers", "slowest operations", "iterations", "evidence", "doubts"):
-        of_files, of_dataset = (CliRunner().invoke(cli, ["query", *given, question]) for given in (files, [folder]))
+        of_files, of_dataset = (invoked("query", *given, question) for given in (ALEXNET, [alexnet]))
         assert (of_dataset.exit_code, of_dataset.stdout) == (0, of_files.stdout), question
 
 
 def test_a_dataset_is_not_replaced_by_what_is_read_of_it(tmp_path: Path) -> None:
     """Neither by itself nor by one of its runs; an option that is only of a trace is refused."""
-    files = [str(ROOT / "traces" / path) for path in TRACES["log alone"]]
-    folder = tmp_path / "run.parquet"
-    assert CliRunner().invoke(cli, [*files, "-o", str(folder), "-q"]).exit_code == 0
-    (one,) = (folder / "runs").iterdir()
-    for given in (folder, one):
-        result = CliRunner().invoke(cli, [str(given), "-o", str(folder)])
+    files = files_of("log alone")
+    folder = kept(files, tmp_path / "run.parquet")
+    (one,) = Path(folder, "runs").iterdir()
+    for given in (folder, str(one)):
+        result = invoked(given, "-o", folder)
         assert (result.exit_code, "is also an input" in result.stderr) == (2, True)
-    result = CliRunner().invoke(cli, [*files, "-o", str(tmp_path / "b.parquet"), "--top", "3"])
+    result = invoked(*files, "-o", str(tmp_path / "b.parquet"), "--top", "3")
     assert (result.exit_code, "--top needs a trace" in result.stderr) == (2, True)
     assert [path.name for path in tmp_path.iterdir()] == ["run.parquet"]
 
 
 def test_a_trace_tables_and_a_page_of_one_reading_are_those_of_three(tmp_path: Path) -> None:
     """Byte by byte. Two outputs of one kind are refused."""
-    files = [str(ROOT / "traces" / path) for path in TRACES["alexnet"]]
     names = ["out.pftrace", "out.parquet", "out.html"]
-    together, alone = tmp_path / "together", tmp_path / "alone"
-    together.mkdir()
-    alone.mkdir()
-    given = [word for name in names for word in ("-o", str(together / name))]
-    done = CliRunner().invoke(cli, [*files, *given])
-    assert done.exit_code == 0, done.stderr
-    wrote = [line for line in done.stderr.splitlines() if line.startswith("wrote ")]
-    assert [sum(name in line for line in wrote) for name in names] == [1, 1, 1]
-    for name in names:
-        assert CliRunner().invoke(cli, [*files, "-o", str(alone / name), "-q"]).exit_code == 0
-    assert contents(together) == contents(alone)
-    twice = CliRunner().invoke(cli, [*files, *given, "-o", str(tmp_path / "b.html")])
+    contents = []
+    for folder in (tmp_path / "together", tmp_path / "alone"):
+        folder.mkdir()
+        given = [word for name in names for word in ("-o", str(folder / name))]
+        if folder.name == "together":
+            done = invoked(*ALEXNET, *given)
+            assert done.exit_code == 0, done.stderr
+            wrote = [line for line in done.stderr.splitlines() if line.startswith("wrote ")]
+            assert [sum(name in line for line in wrote) for name in names] == [1, 1, 1]
+        else:
+            assert [invoked(*ALEXNET, "-q", *given[at : at + 2]).exit_code for at in (0, 2, 4)] == [0, 0, 0]
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        contents.append({path.relative_to(folder): path.read_bytes() for path in files})
+    assert contents[0] == contents[1]
+    twice = invoked(*ALEXNET, *given, "-o", str(tmp_path / "b.html"))
     assert (twice.exit_code, "expected one output of each kind" in twice.stderr) == (2, True)
     assert not (tmp_path / "b.html").exists()
 
@@ -440,74 +386,54 @@ def test_no_report_is_written_over_an_input(given: str, tmp_path: Path, monkeypa
 def test_with_strict_nothing_is_written_beside_a_refused_trace(tmp_path: Path) -> None:
     """A problem of the inputs is found before the first output."""
     cut = tmp_path / "run.log.gz"
-    cut.write_bytes((ROOT / "traces" / TRACES["alexnet"][0]).read_bytes()[:-400])
-    given = [str(cut), "--strict", "-o", str(tmp_path / "a.json"), "-o", str(tmp_path / "a.parquet")]
-    done = CliRunner().invoke(cli, given)
+    cut.write_bytes(Path(ALEXNET[0]).read_bytes()[:-400])
+    done = invoked(str(cut), "--strict", "-o", str(tmp_path / "a.json"), "-o", str(tmp_path / "a.parquet"))
     assert (done.exit_code, "--strict" in done.stderr) == (1, True), done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["run.log.gz"]
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def test_several_runs_are_a_dataset_of_several(tmp_path: Path) -> None:
     """Each by its name; one of them is asked for by its file."""
-    files = [str(ROOT / "traces" / path) for name in ("alexnet", "squeezenet") for path in TRACES[name]]
+    other = files_of("squeezenet")
     folder = tmp_path / "runs.parquet"
-    refused = CliRunner().invoke(cli, [*files, "-o", str(folder), "-q"])
+    refused = invoked(*ALEXNET, *other, "-o", str(folder), "-q")
     assert (refused.exit_code, "files of 2 runs" in refused.stderr) == (1, True)
-    assert CliRunner().invoke(cli, [*files, "-o", str(folder), "-q", "--several"]).exit_code == 0
-    written = sorted((folder / "runs").iterdir())
+    kept([*ALEXNET, *other], folder, "--several")
+    written = [str(path) for path in (folder / "runs").iterdir()]
     assert len(written) == 2
-    alone = [str(ROOT / "traces" / path) for path in TRACES["squeezenet"]]
-    answers = [call("kernels", [str(path)]).stdout for path in written]
-    assert call("kernels", alone).stdout in answers
+    assert call("kernels", other).stdout in [call("kernels", [path]).stdout for path in written]
 
 
-def test_a_conversion_says_the_same_and_a_bundle_is_refused(tmp_path: Path) -> None:
+def test_a_conversion_says_the_same_and_a_bundle_is_refused(alexnet: str, tmp_path: Path) -> None:
     """In the same order, whichever file was given first; a bundle holds the log, which no dataset has."""
-    files = [str(ROOT / "traces" / path) for path in TRACES["alexnet"]]
-    folder = str(tmp_path / "run.parquet")
-    assert CliRunner().invoke(cli, [*files, "-o", folder, "-q"]).exit_code == 0
-    said = [CliRunner().invoke(cli, [*given, "-o", str(tmp_path / "out.json")]).stderr for given in (files, [folder])]
+    said = [invoked(*given, "-o", str(tmp_path / "out.json")).stderr for given in (ALEXNET, [alexnet])]
     assert said[0] == said[1] != ""
-    refused = CliRunner().invoke(cli, ["bundle", folder, "-o", str(tmp_path / "b.zip")])
-    assert (refused.exit_code, refused.stderr.count("\n"), "is a dataset; expected the files" in refused.stderr) == (
-        1,
-        1,
-        True,
-    )
+    refused = invoked("bundle", alexnet, "-o", str(tmp_path / "b.zip"))
+    assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
+    assert "is a dataset; expected the files" in refused.stderr
 
 
 @pytest.mark.shared
 def test_of_a_job_whose_clocks_nothing_relates_the_advice_holds(tmp_path: Path, shared: Path) -> None:
     """`--align start` draws it as it does the files; a query needs no option."""
     files = str(shared / "samples" / "rocm-twins" / "resnet-immediate-2ranks" / "rocprofv3-csv")
-    folder = str(tmp_path / "run.parquet")
-    assert CliRunner().invoke(cli, [files, "-o", folder, "-q"]).exit_code == 0
-    refused = CliRunner().invoke(cli, [folder, "-o", str(tmp_path / "out.json"), "-q"])
+    folder = kept([files], tmp_path / "run.parquet")
+    output = tmp_path / "out.json"
+    refused = invoked(folder, "-o", str(output), "-q")
     assert (refused.exit_code, "--align start" in refused.stderr) == (1, True)
     drawn = []
     for given in (files, folder):
-        output = tmp_path / "out.json"
-        assert CliRunner().invoke(cli, [given, "-o", str(output), "-q", "--align", "start"]).exit_code == 0
-        drawn.append(output.read_bytes())
+        assert invoked(given, "-o", str(output), "-q", "--align", "start").exit_code == 0
+        drawn.append((output.read_bytes(), invoked("query", given, "iterations").stdout))
     assert drawn[0] == drawn[1]
-    rows = [CliRunner().invoke(cli, ["query", given, "iterations"]).stdout for given in (files, folder)]
-    assert rows[0] == rows[1] != ""
+    assert drawn[0][1] != ""
 
 
-def test_what_a_dataset_does_not_keep_is_said(tmp_path: Path) -> None:
+def test_what_a_dataset_does_not_keep_is_said(alexnet: str, tmp_path: Path) -> None:
     """Calls that it was not written with, and reasons."""
-    files = [str(ROOT / "traces" / path) for path in TRACES["squeezenet"]]
-    folder = str(tmp_path / "run.parquet")
-    assert CliRunner().invoke(cli, [*files, "-o", folder, "-q"]).exit_code == 0
-    kernel = json.loads(call("kernels", files, "--format", "json").stdout)[0]["call_index"]
+    kernel = json.loads(call("kernels", ALEXNET, "--format", "json").stdout)[0]["call_index"]
     for options in (["--host-calls", "all"], ["--explain", f"kernel {kernel}"]):
-        said = [
-            CliRunner().invoke(cli, [*given, "-o", str(tmp_path / "o.json"), *options]) for given in (files, [folder])
-        ]
+        said = [invoked(*given, "-o", str(tmp_path / "o.json"), *options) for given in (ALEXNET, [alexnet])]
         assert ["note: dataset: only" in result.stderr for result in said] == [False, True], said[1].output
 
 
@@ -593,22 +519,16 @@ def test_a_table_that_claims_more_than_it_can_hold_is_refused(
 def test_the_page_of_such_a_dataset_is_refused_too(written: Path, tmp_path: Path) -> None:
     with_table(written, tmp_path / "ds", "runs", "SELECT t.* FROM {of} t, range(2000000)")
     shutil.copy(next((written / "runs").iterdir()), tmp_path / "ds" / "runs" / "b.parquet")
-    found = CliRunner().invoke(cli, ["report", str(tmp_path / "ds"), "--format", "text"])
+    found = invoked("report", str(tmp_path / "ds"), "--format", "text")
     assert (found.exit_code, "2000001 rows of 'runs' in " in found.stderr) == (1, True)
 
 
 def test_equal_rows_that_a_run_may_have_are_read(written: Path, tmp_path: Path) -> None:
-    """Some hundred equal rows, and text of a name a thousand times."""
+    """Some hundred equal rows, and text of a name a thousand times; more are counted, which a byte for 20 may be."""
+    size = with_table(written, tmp_path / "many", "kernels", "SELECT t.* FROM {of} t, range(20000)")
     with_table(written, tmp_path / "ds", "kernels", "SELECT t.* FROM {of} t, range(500)")
-    with opened(str(tmp_path / "ds"), {"runs": {}, "kernels": {}}) as dataset:
-        ((count,),) = dataset.ask("select count(*) from kernels").rows
-        assert count > 1000
-        assert len(dataset.ask("select * from kernels").rows) == count
-
-
-def test_kernels_that_repeat_exactly_are_counted(written: Path, tmp_path: Path) -> None:
-    """As those of a made-up run, which take a byte for 20 kernels."""
-    size = with_table(written, tmp_path / "ds", "kernels", "SELECT t.* FROM {of} t, range(20000)")
-    with opened(str(tmp_path / "ds"), {"runs": {}, "kernels": {}}) as dataset:
-        ((count,),) = dataset.ask("select count(kernel_ns) from kernels").rows
-    assert count > 20 * size
+    for name, most in (("ds", 1000), ("many", 20 * size)):
+        with opened(str(tmp_path / name), {"runs": {}, "kernels": {}}) as dataset:
+            ((count,),) = dataset.ask("select count(kernel_ns) from kernels").rows
+            assert count > most
+            assert name == "many" or len(dataset.ask("select * from kernels").rows) == count
