@@ -156,19 +156,6 @@ def test_every_integer_of_every_step(shared: Path, profiles: Profiles, name: str
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("name", SETS)
-def test_the_scope_view_of_every_step_is_tensorflows_line_for_line(shared: Path, profiles: Profiles, name: str) -> None:
-    """The notebook's options: ten steps and the average."""
-    tree = scope.ScopeTree(profiles(name))
-    texts = sorted((shared / "samples" / "tfprof" / name / "scope_text").iterdir())
-    assert len(texts) == 11
-    for path in texts:
-        step = path.stem.removeprefix("step_")
-        options = scope.ScopeOptions(step=None if step == "avg" else int(step))
-        assert "".join(tfprof.text(tree.rows(options), options)) == content(path)
-
-
-@pytest.mark.shared
 @pytest.mark.parametrize("variation", VARIATIONS)
 @pytest.mark.parametrize("name", SETS)
 def test_the_scope_view_with_all_columns_and_options_is_tensorflows(

@@ -131,14 +131,12 @@ def test_the_scope_view(file: str) -> None:
 
 def test_a_printed_view_gives_the_table_again(file: str, tmp_path: Path) -> None:
     """Several views are steps; the files' names or their options tell which. An average has no variation."""
-    console = run(file, "--text", "--steps", "0,2", "--console").stdout
-    done = run("-", stdin=console.encode())
+    done = run("-", stdin=run(file, "--text", "--steps", "0,2", "--console").stdout.encode())
     assert done.stdout.split("\n", 1)[1] == ROWS
     assert "scope view of 2 steps; 2 rows" in done.stderr
-    paths = []
-    for step in ("2", "0"):
-        paths.append(str(tmp_path / f"step_{step}.txt"))
-        Path(paths[-1]).write_text(run(file, "--text", "--steps", step).stdout)
+    paths = [str(tmp_path / f"step_{step}.txt") for step in (2, 0)]
+    for path in paths:
+        Path(path).write_text(run(file, "--text", "--steps", path[-5]).stdout)
     assert run(*paths, "--no-header").stdout == ROWS
     one = run(*paths, "--steps", "2", "--no-header").stdout
     assert one.splitlines()[1].split(",")[4] == "500.0"
