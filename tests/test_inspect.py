@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 from click.testing import CliRunner, Result
 
 from mio2trace.cli import cli
@@ -26,22 +25,8 @@ from tests.conftest import ROOT
 from tests.small_runs import as_json, as_text, benchmark, read, small
 from tests.test_ops import conv_entry
 
-LISTS = {
-    "profile": (
-        "activities",
-        "other_calls",
-        "queues",
-        "devices",
-        "threads",
-        "processes",
-        "clocks",
-        "programs",
-        "buffers",
-        "marks",
-    ),
-    "framework_log": ("layers", "events", "net"),
-    "miopen_log": ("records",),
-}
+PARTS = ("activities", "other_calls", "queues", "devices", "threads", "processes", "clocks")
+OPENCL = ("programs", "buffers", "marks")
 
 
 def run(*args: str, stdin: bytes = b"") -> Result:
@@ -57,7 +42,7 @@ def test_nothing_is_lost_and_programs_are_not_printed(tmp_path: Path) -> None:
     """Every field of every record is there, unless it is None; a program's text is its length."""
     profile = read(as_json(small()), host_calls=True)
     shown = [json.loads(line) for line in lines_of(profile)]
-    records = [getattr(profile if hasattr(profile, name) else profile.opencl, name) for name in LISTS["profile"]]
+    records = [getattr(profile if hasattr(profile, name) else profile.opencl, name) for name in (*PARTS, *OPENCL)]
     assert len(shown) == 1 + sum(map(len, records))
     for record, row in zip([part for parts in records for part in parts], shown[1:], strict=True):
         fields = json.loads(msgspec.json.encode(record))
@@ -132,16 +117,6 @@ def test_bad_input_is_one_line(tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
     assert run(str(tmp_path / "none")).exit_code == 1
     assert run("-", "-").exit_code == 2
-
-
-@pytest.mark.parametrize(
-    "path",
-    [*sorted((ROOT / "traces").glob("*/prof.json.gz")), *sorted((ROOT / "traces").glob("*/run.log"))],
-    ids=lambda path: f"{path.parent.name}/{path.name}",
-)
-def test_the_repositorys_own_runs(path: Path) -> None:
-    """As many lines as the reader gave records, whatever the format."""
-    check(path)
 
 
 def test_every_format(shared: Path, tmp_path: Path) -> None:

@@ -152,11 +152,7 @@ def test_a_pipe_is_read_once(tmp_path: Path) -> None:
     log = str(ROOT / "traces" / "squeezenet11-b1-libdnn-fwd" / "run.log")
     command = f'"{sys.executable}" -m mio2trace layers <(cat "{log}") --format csv -q'
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120)
-    plain = subprocess.run(
-        [sys.executable, "-m", "mio2trace", "layers", log, "--format", "csv", "-q"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    alone = [sys.executable, "-m", "mio2trace", "layers", log, "--format", "csv", "-q"]
+    plain = subprocess.run(alone, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout == plain.stdout != ""

@@ -6,7 +6,6 @@ import gzip
 import io
 import json
 import tarfile
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -21,19 +20,14 @@ TWIN = ("resnet-immediate-2ranks/rocpd/merged.db.gz", "resnet-immediate-2ranks/r
 
 
 @pytest.fixture(scope="module")
-def job() -> Path:
-    """A folder with both forms."""
-    return Path(tempfile.mkdtemp())
-
-
-@pytest.fixture
-def both(job: Path, shared: Path) -> tuple[Path, Path]:
-    made = (job / "job.tar", job / "job.pftrace.gz")
+def both(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> tuple[Path, Path]:
+    """Both forms of one job."""
+    folder = tmp_path_factory.mktemp("job")
+    files = [str(shared / "samples" / "rocm-twins" / name) for name in TWIN]
+    made = (folder / "job.tar", folder / "job.pftrace.gz")
     for path in made:
-        if not path.exists():
-            files = [str(shared / "samples" / "rocm-twins" / name) for name in TWIN]
-            done = CliRunner().invoke(cli, ["merge", *files, "-o", str(path), "--check"])
-            assert done.exit_code == 0, done.output
+        done = CliRunner().invoke(cli, ["merge", *files, "-o", str(path), "--check"])
+        assert done.exit_code == 0, done.output
     return made
 
 

@@ -97,9 +97,12 @@ def test_standard_input_and_gzip_give_the_same_table(files: Path, case: Case) ->
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join((*case.args, case.piped)))
-def test_machine_readable_with_exactly_one_header(files: Path, case: Case) -> None:
-    text = run(files, case).stdout
-    assert text == run(files, case, "--format", "csv").stdout  # no terminal here
+def test_every_form_has_one_header_and_the_same_rows(files: Path, case: Case) -> None:
+    """The same bytes again, and nothing else on standard output."""
+    one, quiet = run(files, case), run(files, case, "--quiet")
+    text = one.stdout
+    assert text == quiet.stdout == run(files, case, "--format", "csv").stdout  # no terminal here
+    assert quiet.stderr.splitlines() == [line for line in one.stderr.splitlines() if line.startswith("problem: ")]
     header, *rows = list(csv.reader(io.StringIO(text)))
     assert len(header) == len(set(header)) > 1
     assert all(len(row) == len(header) and row != header for row in rows)
@@ -107,38 +110,20 @@ def test_machine_readable_with_exactly_one_header(files: Path, case: Case) -> No
     objects = json.loads(run(files, case, "--format", "json").stdout)
     lines = [json.loads(line) for line in run(files, case, "--format", "jsonl").stdout.splitlines()]
     assert objects == lines
-    assert len(objects) == len(rows)
-    flat = [
-        {**row, **{k: v for held in row.values() if isinstance(held, dict) for k, v in held.items()}} for row in objects
-    ]
-    for row, cells in zip(flat, rows, strict=True):
+    for row, cells in zip(objects, rows, strict=True):
+        flat = row | {k: v for held in row.values() if isinstance(held, dict) for k, v in held.items()}
         for name, cell in zip(header, cells, strict=True):
             if cell:
-                assert name in row
-            elif name in row:
-                assert row[name] in ("", None)
-            if isinstance(row.get(name), (int, float, str)):
-                assert str(row[name]) == cell
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join((*case.args, case.piped)))
-def test_for_a_person(files: Path, case: Case) -> None:
-    table = run(files, case, "--format", "table").stdout.splitlines()
-    markdown = run(files, case, "--format", "markdown").stdout.splitlines()
-    count = len(json.loads(run(files, case, "--format", "json").stdout))
-    ends = [line for line in table[count + 1 :] if line.startswith(("total", "in no layer"))]
-    assert len(table) == count + 1 + len(ends)
-    assert len(markdown) == count + 2 + len(ends)
+                assert name in flat
+            elif name in flat:
+                assert flat[name] in ("", None)
+            if isinstance(flat.get(name), (int, float, str)):
+                assert str(flat[name]) == cell
+    table, markdown = (run(files, case, "--format", form).stdout.splitlines() for form in ("table", "markdown"))
+    ends = [line for line in table[len(rows) + 1 :] if line.startswith(("total", "in no layer"))]
+    assert len(table) == len(markdown) - 1 == len(rows) + 1 + len(ends)
     assert all(line.startswith("| ") and line.endswith(" |") for line in (markdown[0], *markdown[2:]))
     assert set(markdown[1]) <= set("|-:")
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join((*case.args, case.piped)))
-def test_the_same_bytes_again_and_nothing_else_on_standard_output(files: Path, case: Case) -> None:
-    one, two = run(files, case), run(files, case, "--quiet")
-    assert one.stdout == two.stdout
-    problems = [line for line in one.stderr.splitlines() if line.startswith("problem: ")]
-    assert two.stderr.splitlines() == problems
 
 
 @pytest.mark.parametrize("command", ["ops", "kernels", "layers"])

@@ -11,7 +11,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -256,7 +256,7 @@ FILES: dict[str, tuple[Reader, bytes]] = {
 }
 
 
-def read_or_refused(reader: Reader, data: bytes) -> tuple[list[object], Notes] | None:
+def read_or_refused(reader: Reader, data: bytes) -> tuple[Sequence[object], Notes] | None:
     """What a reader makes of the bytes, which can be used; None when it refuses them, which is one line."""
     notes = Notes()
     refusal = ""
