@@ -9,7 +9,6 @@ import json
 import os
 import re
 import signal
-import stat
 import sys
 import threading
 from collections import Counter
@@ -74,13 +73,6 @@ def asked(folder: Path, idle_engines: list[TraceProcessor]) -> dict[str, dict[st
 def events(folder: Path) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads((folder / "out.json").read_bytes())["traceEvents"]
     return found
-
-
-@pytest.mark.engine
-@pytest.mark.parametrize("name", NAMES)
-def test_both_forms_answer_alike(asked: dict[str, Any], name: str) -> None:
-    """Row by row."""
-    assert asked["out.json"][name] == asked["out.pftrace.gz"][name]
 
 
 def commands(events: list[dict[str, Any]], *kinds: str) -> list[dict[str, Any]]:
@@ -152,11 +144,10 @@ def test_the_answers_are_those_of_the_file(asked: dict[str, Any], events: list[d
 
 def made(slices: list[dict[str, Any]], path: Path) -> Path:
     """A trace of a few slices on one track."""
-    names: list[dict[str, Any]] = [
-        {"ph": "M", "pid": 1, "tid": 2, "ts": 0, "name": kind, "args": {"name": "x"}}
-        for kind in ("process_name", "thread_name")
-    ]
-    path.write_text(json.dumps({"traceEvents": names + [{"ph": "X", "pid": 1, "tid": 2} | one for one in slices]}))
+    common = {"pid": 1, "tid": 2}
+    named = common | {"ph": "M", "ts": 0, "args": {"name": "x"}}
+    names = [named | {"name": kind} for kind in ("process_name", "thread_name")]
+    path.write_text(json.dumps({"traceEvents": names + [common | {"ph": "X"} | one for one in slices]}))
     return path
 
 
@@ -227,23 +218,38 @@ def embedded_rows(answer: Answer) -> list[dict[str, Any]]:
     return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
 
 
-def drawn(*files: Path) -> list[Slice]:
-    return [event for event in mio2trace.convert(*files).trace.events() if isinstance(event, Slice)]
-
-
 @pytest.mark.engine
-@pytest.mark.parametrize("form", ["out.json", "out.pftrace.gz"])
 @pytest.mark.parametrize("name", NAMES)
-def test_both_engines_answer_alike(asked: dict[str, Any], folder: Path, form: str, name: str) -> None:
+def test_both_forms_and_both_engines_answer_alike(asked: dict[str, Any], folder: Path, name: str) -> None:
     """Perfetto's and SQLite, row by row, from a file in either form."""
-    rows = embedded_rows(queries.answer_in_sqlite(writers.slices(folder / form), QUERIES[name].sql))
-    assert len(rows) == len(asked[form][name])
-    for row, theirs in zip(rows, asked[form][name], strict=True):
+    theirs = asked["out.json"][name]
+    assert asked["out.pftrace.gz"][name] == theirs
+    for form in asked:
+        rows = embedded_rows(queries.answer_in_sqlite(writers.slices(folder / form), QUERIES[name].sql))
         # Versions of SQLite round a half that is none in binary to either side.
-        assert row == {
-            key: pytest.approx(value, abs=1.1e-3) if isinstance(value, float) else value
-            for key, value in theirs.items()
-        }
+        assert rows == [
+            {key: pytest.approx(cell, abs=1.1e-3) if isinstance(cell, float) else cell for key, cell in row.items()}
+            for row in theirs
+        ]
+
+
+def test_slices_come_back_whole(folder: Path) -> None:
+    """From each form: every slice with all of its arguments, rates with the digits that the form keeps."""
+
+    def key(one: Slice) -> tuple[object, ...]:
+        return one.start_ns, -one.dur_ns, one.name, one.category
+
+    trace = mio2trace.convert(RUN / "run.log", RUN / "prof.json.gz").trace
+    written = [event for event in trace.events() if isinstance(event, Slice)]
+    for form in ("out.json", "out.pftrace.gz"):
+        found = {key(one): one.args for one in writers.slices(folder / form)}
+        assert Counter(map(key, writers.slices(folder / form))) == Counter(map(key, written))
+        for one in written:
+            if one.category == "kernel":
+                assert found[key(one)] == {
+                    name: pytest.approx(value, rel=2e-4) if isinstance(value, float) else value
+                    for name, value in {**one.shared, **one.args}.items()
+                }
 
 
 def test_a_run_is_asked_without_a_trace(folder: Path) -> None:
@@ -256,24 +262,10 @@ def test_a_run_is_asked_without_a_trace(folder: Path) -> None:
             assert query(folder / form, name, "--format", "json").stdout == from_run.stdout, (name, form)
 
 
-def test_slices_come_back_whole(folder: Path) -> None:
-    """From each form: every slice with all of its arguments, rates with the digits that the form keeps."""
-    written = drawn(RUN / "run.log", RUN / "prof.json.gz")
-    for form in ("out.json", "out.pftrace.gz"):
-        found = sorted(writers.slices(folder / form), key=lambda one: (one.start_ns, -one.dur_ns, one.name))
-        assert [(one.start_ns, one.dur_ns, one.name, one.category) for one in found] == sorted(
-            ((one.start_ns, one.dur_ns, one.name, one.category) for one in written),
-            key=lambda one: (one[0], -one[1], one[2]),
-        )
-        by_key = {(one.start_ns, one.dur_ns, one.name, one.category): one.args for one in found}
-        for one in written:
-            if one.category == "kernel":
-                args = by_key[one.start_ns, one.dur_ns, one.name, one.category]
-                expected = {**one.shared, **one.args}
-                assert args.keys() == expected.keys()
-                for key, value in expected.items():
-                    close = pytest.approx(value, rel=2e-4) if isinstance(value, float) else value
-                    assert args[key] == close, key
+def assert_one_line(done: Result, said: str) -> None:
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_own_sql_and_what_it_may_not(folder: Path, tmp_path: Path) -> None:
@@ -291,20 +283,14 @@ def test_own_sql_and_what_it_may_not(folder: Path, tmp_path: Path) -> None:
         ("select nope from kernels", "no such column: nope"),
         ("select '", "SQL: "),
     ):
-        done = query(trace, sql)
-        assert done.exit_code == 1, sql
-        assert said in done.stderr
-        assert len(done.stderr.splitlines()) == 1
-        assert done.stdout == ""
+        assert_one_line(query(trace, sql), said)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_question_to_no_trace(tmp_path: Path) -> None:
     """What is neither a trace of ours nor a run is refused by the readers, in one line."""
     (tmp_path / "other.json").write_text('{"traceEvents":[]}')
-    done = query(tmp_path / "other.json", "evidence")
-    assert done.exit_code == 1
-    assert "other.json" in done.stderr
+    assert_one_line(query(tmp_path / "other.json", "evidence"), "other.json")
     assert query(tmp_path / "none.json", "evidence").stderr == f"mio2trace: {tmp_path}/none.json: no such file\n"
 
 
@@ -339,46 +325,34 @@ def test_a_query_by_name_and_by_sql(folder: Path, shell: Path, asked: dict[str, 
     assert done.exit_code == 0, done.stderr
     rows = [{k: v for k, v in row.items() if v is not None} for row in asked["out.pftrace.gz"]["slowest layers"]]
     assert json.loads(done.stdout) == rows
-    done = query(
-        folder / "out.json",
-        "select count(*) as n, null as absent from steady_kernels",
-        "--perfetto",
-        MIO2TRACE_ENGINE=str(shell),
-    )
-    assert list(csv.reader(io.StringIO(done.stdout))) == [
-        ["n", "absent"],
-        [str(round(sum(r["calls"] for r in asked["out.json"]["slowest kernels"]))), ""],
-    ]
+    sql = "select count(*) as n, null as absent from steady_kernels"
+    done = query(folder / "out.json", sql, "--perfetto", MIO2TRACE_ENGINE=str(shell))
+    count = round(sum(row["calls"] for row in asked["out.json"]["slowest kernels"]))
+    assert list(csv.reader(io.StringIO(done.stdout))) == [["n", "absent"], [str(count), ""]]
 
 
 @pytest.mark.engine
 def test_wrong_sql_and_wrong_files_are_one_line(folder: Path, shell: Path, tmp_path: Path) -> None:
     """What the engine says, without where it met it."""
     (tmp_path / "text.json").write_text("hello")
-    for words, said in (
-        ((folder / "out.json", "select * from nope"), "no such table: nope"),
-        ((tmp_path / "text.json", "evidence"), "text.json"),
-        ((tmp_path / "none.json", "evidence"), "none.json: no such file"),
+    for file, sql, said in (
+        (folder / "out.json", "select * from nope", "no such table: nope"),
+        (tmp_path / "text.json", "evidence", "text.json"),
+        (tmp_path / "none.json", "evidence", "none.json: no such file"),
     ):
-        done = query(*words, "--engine", shell)
-        assert done.exit_code == 1
-        assert said in done.stderr
-        assert len(done.stderr.splitlines()) == 1
-        assert done.stdout == ""
+        assert_one_line(query(file, sql, "--engine", shell), said)
 
 
-def test_an_engine_that_is_none_is_one_line(folder: Path, tmp_path: Path) -> None:
-    """Not there, not executable, or no engine at all."""
+def test_an_engine_that_is_none_is_one_line(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not there, not executable, no engine at all; without the package, which extra brings it."""
     pytest.importorskip("perfetto", reason="the package that asks: pip install perfetto")
-    broken = tmp_path / "broken"
-    broken.write_text("#!/bin/sh\necho it is broken >&2\nexit 3\n")
-    for path, said in ((tmp_path / "none", "is no program"), (broken, "is no program"), (broken, "it is broken")):
-        if said == "it is broken":
-            broken.chmod(broken.stat().st_mode | stat.S_IXUSR)
-        done = query(folder / "out.json", "evidence", "--engine", path)
-        assert done.exit_code == 1
-        assert said in done.stderr
-        assert len(done.stderr.splitlines()) == 1
+    broken = program(tmp_path / "broken", b"#!/bin/sh\necho it is broken >&2\nexit 3\n")
+    closed = tmp_path / "closed"
+    closed.write_text("x")
+    for path, said in ((tmp_path / "none", "is no program"), (closed, "is no program"), (broken, "it is broken")):
+        assert_one_line(query(folder / "out.json", "evidence", "--engine", path), said)
+    monkeypatch.setitem(sys.modules, "perfetto.trace_processor", None)
+    assert_one_line(query(folder / "out.json", "evidence", "--engine", broken), "mio2trace[query]")
 
 
 @pytest.fixture
@@ -407,9 +381,7 @@ def test_without_an_engine_nothing_is_fetched(folder: Path, bare: Path, monkeypa
 
     monkeypatch.setattr("mio2trace.queries.answer_in_perfetto", never)
     done = query(folder / "out.json", "evidence", "--perfetto")
-    assert done.exit_code == 1
-    assert len(done.stderr.splitlines()) == 1
-    assert "--engine" in done.stderr
+    assert_one_line(done, "--engine")
     assert "--download" in done.stderr
     # The official wrapper would fetch an engine: a script does not count.
     program(bare / "trace_processor_shell", b"#!/usr/bin/env python3\n")
@@ -438,15 +410,6 @@ def test_the_engine_is_looked_for_in_order(folder: Path, bare: Path, monkeypatch
     option = program(bare / "option")
     assert query(*words, "--engine", option, MIO2TRACE_ENGINE=str(other)).exit_code == 0
     assert taken == [None, str(new), str(on_path), str(other), str(option)]
-
-
-def test_without_the_package_one_line_says_so(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which extra brings it."""
-    monkeypatch.setitem(sys.modules, "perfetto.trace_processor", None)
-    done = query(folder / "out.json", "evidence", "--engine", program(tmp_path / "engine"))
-    assert done.exit_code == 1
-    assert "mio2trace[query]" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
 
 
 def test_the_list_and_the_sql() -> None:
@@ -486,9 +449,8 @@ def test_collectives_help_nobody() -> None:
         Slice(track=1, category="kernel", name=name, start_ns=at * 10, dur_ns=5, args={"role": role})
         for at, (role, name) in enumerate(names.items())
     ]
-    assert [
-        row["kernel"] for row in embedded_rows(queries.answer_in_sqlite(slices, QUERIES["helpers by cost"].sql))
-    ] == [names["transpose"]]
+    rows = embedded_rows(queries.answer_in_sqlite(slices, QUERIES["helpers by cost"].sql))
+    assert [row["kernel"] for row in rows] == [names["transpose"]]
 
 
 def test_a_gemm_takes_the_time_of_all_its_kernels() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +44,14 @@ SQUEEZENET = [ROOT / "traces" / "squeezenet11-b1-libdnn-fwd" / name for name in 
 def snapshot() -> Snapshot:
     analysis = mio2trace.analyse(SQUEEZENET)
     return snapshot_of([analysis.run], analysis.notes, analysis.cleaner, "mio2trace")
+
+
+def kept(snapshot: Snapshot, folder: Path) -> Path:
+    """The file of the snapshot; the folder is a dataset."""
+    write(snapshot, folder, "x.parquet")
+    (folder / "runs").mkdir()
+    (folder / "runs" / "x.parquet").write_bytes(b"PAR1")
+    return folder / "snapshot" / "x.parquet"
 
 
 SHAPE = st.lists(st.integers(0, 1 << 40), max_size=4).map(tuple)
@@ -140,40 +147,38 @@ def test_every_record_that_a_run_may_hold_has_a_name() -> None:
     assert len(names) == len(set(names.values())) > 50
 
 
-Columns = dict[str, Any]
+PROFILE = Profile(source=0, records=3, activities=tuple(Activity(number, "kernel", "k") for number in range(3)))
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("field", "value", "said"),
     [
-        (lambda columns: columns | {"nothing": [0, 0, 0]}, "unknown field"),
-        (lambda columns: columns | {"queue": b"\1\0\0"}, "different lengths"),
-        (lambda columns: columns | {"queue": [0, 0, 0]}, "Expected"),
-        (lambda columns: columns | {"queue": b"\1\0\0\x80"}, "no number"),
-        (lambda columns: columns | {"queue": b"\x20" + bytes(8) + b"\3" + bytes(9)}, "numbers of 3 bytes"),
-        (lambda columns: columns | {"kind": {"words": ["thing"], "codes": b"\1\0\0\0"}}, "Invalid enum value"),
-        (lambda columns: columns | {"name": {"words": ["a"], "codes": b"\1\0\0\1"}}, "out of range"),
-        (lambda columns: columns | {"name": {"words": ["a"], "codes": b"\1\0\0\xff"}}, "out of range"),
-        (lambda columns: columns | {"call": b"\1\x80\x80\7"}, "no record of its kind"),
-        (lambda columns: columns | {"call": b"\1\x80\x80\0"}, "no record of its kind"),
-        (lambda columns: columns | {"grid": {"words": [[1, 2]], "codes": b"\1\0\0\0"}}, "length 3"),
-        (lambda columns: columns | {"call": b"\1\x80\x80\xfe"}, "no record of its kind"),
-        (lambda columns: columns | {"queue": b""}, "numbers of 0 bytes"),
-        (lambda columns: columns | {"queue": b"\2\0\0\0"}, "multiple"),
-        (lambda columns: columns | {"number": None}, "number"),
-        (lambda columns: [columns], "Expected `object`"),
+        ("nothing", [0, 0, 0], "unknown field"),
+        ("queue", b"\1\0\0", "different lengths"),
+        ("queue", [0, 0, 0], "Expected"),
+        ("queue", b"\1\0\0\x80", "no number"),
+        ("queue", b"\x20" + bytes(8) + b"\3" + bytes(9), "numbers of 3 bytes"),
+        ("queue", b"", "numbers of 0 bytes"),
+        ("queue", b"\2\0\0\0", "multiple"),
+        ("kind", {"words": ["thing"], "codes": b"\1\0\0\0"}, "Invalid enum value"),
+        ("name", {"words": ["a"], "codes": b"\1\0\0\1"}, "out of range"),
+        ("name", {"words": ["a"], "codes": b"\1\0\0\xff"}, "out of range"),
+        ("grid", {"words": [[1, 2]], "codes": b"\1\0\0\0"}, "length 3"),
+        ("call", b"\1\x80\x80\7", "no record of its kind"),
+        ("call", b"\1\x80\x80\0", "no record of its kind"),
+        ("call", b"\1\x80\x80\xfe", "no record of its kind"),
+        ("number", None, "number"),
+        ("", None, "Expected `object`"),
     ],
 )
-def test_what_is_damaged_is_refused(change: Callable[[Columns], Any], said: str) -> None:
+def test_what_is_damaged_is_refused(field: str, value: object, said: str) -> None:
     """Unknown fields, other lengths and types, numbers of records that are none, or of another class."""
     tables = to_tables(PROFILE)
     at = next(at for at, table in enumerate(tables) if table.part == "Activity")
-    changed = msgspec.msgpack.encode(change(msgspec.msgpack.decode(tables[at].data)))
+    columns = msgspec.msgpack.decode(tables[at].data)
+    changed = msgspec.msgpack.encode(columns | {field: value} if field else [columns])
     with pytest.raises((Damaged, LookupError, TypeError, ValueError, msgspec.MsgspecError), match=said):
         from_tables(Profile, [*tables[:at], Table("Activity", changed), *tables[at + 1 :]])
-
-
-PROFILE = Profile(source=0, records=3, activities=tuple(Activity(number, "kernel", "k") for number in range(3)))
 
 
 def test_tables_that_do_not_belong_are_refused() -> None:
@@ -195,24 +200,16 @@ def test_what_is_shared_again_and_again_is_refused() -> None:
             from_tables(Profile, [*tables[:-1], Table(tables[-1].part, changed)])
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda data: data[:-1] + bytes([data[-1] ^ 1]), "its checksum differs"),
-        (lambda data: data + bytes(1 << 25), "no snapshot of a run"),
-    ],
-)
-def test_a_snapshot_with_other_bytes_is_one_line(
-    snapshot: Snapshot, tmp_path: Path, change: Callable[[bytes], bytes], said: str
-) -> None:
+@pytest.mark.parametrize(("more", "said"), [(0, "its checksum differs"), (1 << 25, "no snapshot of a run")])
+def test_a_snapshot_with_other_bytes_is_one_line(snapshot: Snapshot, tmp_path: Path, more: int, said: str) -> None:
     """Whatever Parquet says: one bit, or much more than the file can hold."""
-    write(snapshot, tmp_path, "x.parquet")
-    place = tmp_path / "snapshot" / "x.parquet"
+    place = kept(snapshot, tmp_path)
     with contextlib.closing(connection()) as database:
         rows = database.execute(f"SELECT part, data FROM read_parquet({sql_text(place)})").fetchall()
         pairs = database.execute(f"SELECT key, value FROM parquet_kv_metadata({sql_text(place)})").fetchall()
         said_of = ", ".join(f"{key.decode()}: {sql_text(value.decode())}" for key, value in pairs)
-        rows[-1] = rows[-1][0], change(rows[-1][1])
+        part, data = rows[-1]
+        rows[-1] = part, data + bytes(more) if more else data[:-1] + bytes([data[-1] ^ 1])
         database.execute(
             "COPY (SELECT unnest($parts::VARCHAR[]) AS part, unnest($data::BLOB[]) AS data)"
             f" TO {sql_text(place)} (FORMAT parquet, COMPRESSION zstd, KV_METADATA {{{said_of}}})",
@@ -237,16 +234,14 @@ def test_what_holds_nothing_where_a_run_holds_something_is_read_or_refused_in_a_
     (run,) = snapshot.runs
     runs = () if field == "runs" else (msgspec.structs.replace(run, **{field: ()}),)
     changed = msgspec.structs.replace(snapshot, runs=runs)
-    write(changed, tmp_path, "x.parquet")
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "x.parquet").write_bytes(b"PAR1")
+    place = kept(changed, tmp_path)
     for command in ("kernels", "report"):
         result = CliRunner().invoke(cli, [command, str(tmp_path)])
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
         assert result.exit_code == 0 or result.stderr.count("\n") == 1
     if field == "runs":
         with pytest.raises(InputError, match="no run"):
-            read(tmp_path / "snapshot" / "x.parquet")
+            read(place)
 
 
 def test_a_run_that_is_very_regular_is_no_bomb(
@@ -297,10 +292,7 @@ def test_names_in_a_table_that_are_no_utf8_are_one_line(tmp_path: Path) -> None:
 
 def test_a_file_that_is_none_is_one_line(snapshot: Snapshot, tmp_path: Path) -> None:
     """Cut off, overwritten, of another kind."""
-    write(snapshot, tmp_path, "x.parquet")
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "x.parquet").write_bytes(b"PAR1")
-    place = tmp_path / "snapshot" / "x.parquet"
+    place = kept(snapshot, tmp_path)
     whole = place.read_bytes()
     assert is_dataset(tmp_path)
     assert snapshots_of(tmp_path) == snapshots_of(tmp_path / "runs" / "x.parquet") == ([place], 0)
@@ -330,9 +322,7 @@ def test_what_only_the_sources_tell_is_refused(
     options: dict[str, Any], expected: str, snapshot: Snapshot, tmp_path: Path
 ) -> None:
     """A dataset holds a run as it was joined, and nothing private."""
-    write(snapshot, tmp_path, "x.parquet")
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "x.parquet").write_bytes(b"PAR1")
+    kept(snapshot, tmp_path)
     with pytest.raises(InputError, match=expected):
         mio2trace.analyse(tmp_path, mio2trace.AnalysisOptions(**options))
     with pytest.raises(InputError, match="datasets alone"):
@@ -345,7 +335,5 @@ def test_notes_come_back(snapshot: Snapshot, tmp_path: Path) -> None:
     notes.add("line cut off", "run.log:5", 3)
     notes.remark("file: skipped")
     analysis = mio2trace.analyse(SQUEEZENET)
-    write(snapshot_of([analysis.run], notes, analysis.cleaner, "mio2trace"), tmp_path, "x.parquet")
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "x.parquet").write_bytes(b"PAR1")
+    kept(snapshot_of([analysis.run], notes, analysis.cleaner, "mio2trace"), tmp_path)
     assert list(map(repr, mio2trace.analyse(tmp_path).notes)) == list(map(repr, notes))
