@@ -46,7 +46,7 @@ def runs_of(links: Links, *iterations: int) -> list[int]:
     """Runs of one layer in these iterations."""
     passes = [links.pass_id("iteration", number, "forward") for number in iterations]
     return [
-        links.add_run(LayerRun(layer="a", layer_index=at, direction="forward", pass_=pass_))
+        links.runs.add(LayerRun(layer="a", layer_index=at, direction="forward", pass_=pass_))
         for at, pass_ in enumerate(passes)
     ]
 
