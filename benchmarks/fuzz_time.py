@@ -57,7 +57,7 @@ def timed(place: str, kind: str, files: Sequence[bytes]) -> Timed:
     refused = False
     law.CLOCK.seconds = 0.0
     try:
-        with law.on_disk(files) as paths, law.limited(size):
+        with law.on_disk(files) as paths:
             refused = law.converted(paths, io.BytesIO(), by_order_alone=True, host_calls="all") is None
     except law.ViolationError as error:
         if "processor time" not in str(error):

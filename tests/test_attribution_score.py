@@ -13,16 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mio2trace
-from benchmarks.attribution import AS_RECORDED, MASKED, Way, names, samples, shortfalls, total_shortfalls
-from benchmarks.attribution_score import (
-    consistency,
-    join_key,
-    key_of,
-    line_of,
-    place_of,
-    score,
-    shape_faults,
-)
+from benchmarks.attribution import AS_RECORDED, MASKED, Way, samples, shortfalls, total_shortfalls
+from benchmarks.attribution_score import consistency, join_key, key_of, line_of, place_of, score, shape_faults
 from benchmarks.calibration import fitted
 from benchmarks.damages.run import Run
 from benchmarks.operations_load import grow
@@ -32,10 +24,8 @@ from mio2trace.align.operations import chances as of_operations
 from mio2trace.align.operations.chances import Posterior
 from mio2trace.align.operations.likelihood import Fit, Likelihood
 from mio2trace.align.rates import CALIBRATED, KNOTS, WHOLE, calibrated
-from tests.conftest import shared_folder
 
 Change = Callable[[list[dict[str, Any]]], object]
-SETS = names(samples(shared_folder()))
 
 
 def call(index: int, name: str, line: int | None, **more: Any) -> dict[str, Any]:
@@ -94,12 +84,17 @@ def faked(truth: Any) -> dict[str, Any]:
     return {"traceEvents": [*kernels, *events, {"ph": "M", "name": "process_name", "args": {}}]}
 
 
-def flaws(change: Change) -> dict[str, Any]:
-    """The counts that a change of the perfect trace alters, flat."""
-    trace = faked(TRUTH)
-    change(trace["traceEvents"])
-    before, after = flat(score(faked(TRUTH), TRUTH)), flat(score(trace, TRUTH))
-    return {key: value for key, value in after.items() if value != before.get(key) and isinstance(value, int)}
+def said(place: int, **args: Any) -> Change:
+    """Other arguments for an event."""
+    return lambda events: events[place]["args"].update(args)
+
+
+def again(place: int) -> Change:
+    return lambda events: events.append(copy.deepcopy(events[place]))
+
+
+def both(one: Change, other: Change) -> Change:
+    return lambda events: (one(events), other(events))
 
 
 def flat(one: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -121,127 +116,73 @@ def test_the_perfect_trace_has_every_point() -> None:
     assert not result["faults"]
 
 
+OTHER_CALL = {"right": 6, "wrong": 1, "wrong_by.buffers": 1, "printed.right": 4}
+AS_SEARCH = OTHER_CALL | {"find.run_as_find": 1, "fault_count": 2}
+OTHER_LAYER = {"layers.right": 6, "layers.wrong": 1, "layers.wrong_and_sure": 1}
+
+
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        pytest.param(
-            lambda e: e[2]["args"].update(operation=0),
-            {"right": 6, "wrong": 1, "wrong_and_sure": 1, "printed.right": 4, "find.run_as_find": 1, "fault_count": 2}
-            | {"wrong_by.buffers": 1},
-            id="in another call",
-        ),
-        pytest.param(
-            lambda e: e[2]["args"].update(operation=0, sure=False),
-            {"right": 6, "wrong": 1, "unsure": 1, "printed.right": 4, "find.run_as_find": 1, "fault_count": 2}
-            | {"wrong_by.buffers": 1},
-            id="in another call, unsure",
-        ),
-        pytest.param(
+        # in another call, surely or not; in none; in one that printed no lines, surely or not; where none is true
+        (said(2, operation=0), AS_SEARCH | {"wrong_and_sure": 1}),
+        (said(2, operation=0, sure=False), AS_SEARCH | {"unsure": 1}),
+        (
             lambda e: [e[4]["args"].pop(key) for key in ("operation", "operation_by")],
             {"right": 6, "wrong": 1, "unattributed": 3, "unattributed_with_true_operation": 1, "printed.right": 4}
             | {"wrong_by.unattributed": 1, "evidence.buffers": 4, "fault_count": 1},
-            id="unattributed",
         ),
-        pytest.param(
-            lambda e: e[3]["args"].update(operation=1, operation_by="order"),
+        (
+            said(3, operation=1, operation_by="order"),
             {"right": 6, "wrong": 1, "wrong_and_sure": 1, "unattributed": 1, "wrong_by.order": 1, "evidence.order": 1}
             | {"fault_count": 1},
-            id="of a call without lines, sure",
         ),
-        pytest.param(
-            lambda e: [
-                e[3]["args"].update(operation=1, operation_by="order", sure=False),
-                e[8]["args"].update(kernels=2),
-            ],
+        (
+            both(said(3, operation=1, operation_by="order", sure=False), said(8, kernels=2)),
             {"unattributed": 1, "unsure": 1, "evidence.order": 1},
-            id="of a call without lines, unsure",
         ),
-        pytest.param(
-            lambda e: [
-                e[5]["args"].update(operation=1, operation_by="order", sure=False),
-                e[8]["args"].update(kernels=2),
-            ],
+        (
+            both(said(5, operation=1, operation_by="order", sure=False), said(8, kernels=2)),
             {"right": 6, "wrong": 1, "unattributed": 1, "unsure": 1, "wrong_by.order": 1, "evidence.order": 1},
-            id="of no call, unsure",
         ),
-        pytest.param(
-            lambda e: e[10]["args"].update(line=52),
-            {"right": 6, "wrong": 1, "wrong_and_sure": 1, "printed.right": 4, "wrong_by.buffers": 1}
-            | {"operations.at_no_call": 1},
-            id="the command's line where there is an entry",
-        ),
-        pytest.param(lambda e: e[7]["args"].update(phase="run"), {"find.right": 0}, id="a search as a run"),
-        pytest.param(
-            lambda e: e.pop(5),
-            {"right": 6, "missing": 1, "unattributed": 1, "layers.right": 6, "layers.total": 6},
-            id="a kernel lost",
-        ),
-        pytest.param(
-            lambda e: [e.append(copy.deepcopy(e[0])), e[7]["args"].update(kernels=3)], {"extra": 1}, id="twice"
-        ),
-        pytest.param(lambda e: e[8]["args"].update(kernels=2), {"fault_count": 1}, id="kernels miscounted"),
-        pytest.param(lambda e: e[7]["args"].update(kernels=1), {"fault_count": 1}, id="too few kernels"),
-        pytest.param(lambda e: e.append(copy.deepcopy(e[7])), {}, id="in two pieces, each with all kernels"),
-        pytest.param(
-            lambda e: [e[7]["args"].update(kernels=1), e.append(copy.deepcopy(e[7]))],
-            {},
-            id="in two pieces, each with its own",
-        ),
-        pytest.param(
+        # the command's line where there is an entry; a search as a run; a kernel lost; one twice
+        (said(10, line=52), OTHER_CALL | {"wrong_and_sure": 1, "operations.at_no_call": 1}),
+        (said(7, phase="run"), {"find.right": 0}),
+        (lambda e: e.pop(5), {"right": 6, "missing": 1, "unattributed": 1, "layers.right": 6, "layers.total": 6}),
+        (both(again(0), said(7, kernels=3)), {"extra": 1}),
+        # kernels miscounted; an operation in two pieces, with all kernels or its own in each; no slice; two lines
+        (said(8, kernels=2), {"fault_count": 1}),
+        (said(7, kernels=1), {"fault_count": 1}),
+        (again(7), {}),
+        (both(said(7, kernels=1), again(7)), {}),
+        (
             lambda e: e.pop(9),
-            {"right": 6, "wrong": 1, "wrong_and_sure": 1, "fault_count": 1}
-            | {"printed.right": 4, "wrong_by.buffers": 1, "operations.count": 3},
-            id="no slice of the operation",
+            OTHER_CALL | {"wrong_and_sure": 1, "fault_count": 1, "operations.count": 3},
         ),
-        pytest.param(
+        (
             lambda e: e.append({"ph": "X", "cat": "operation", "args": {"operation": 0, "line": 11, "kernels": 2}}),
             {"fault_count": 1},
-            id="two lines of one operation",
         ),
-        pytest.param(
-            lambda e: e[2]["args"].update(layer="conv2"),
-            {"layers.right": 6, "layers.wrong": 1, "layers.wrong_and_sure": 1},
-            id="in another layer",
+        # in another layer, iteration, direction; set-up not told, of another layer, of its own; an update, or none
+        (said(2, layer="conv2"), OTHER_LAYER),
+        (said(2, iteration=2, sure=False), {"layers.right": 6, "layers.wrong": 1, "unsure": 1}),
+        (said(4, direction="forward"), OTHER_LAYER),
+        (lambda e: e[0]["args"].pop("phase"), {"layers.right": 6, "layers.wrong": 1, "layers.wrong_phase": 1}),
+        (said(0, layer="conv2", layer_by="order"), OTHER_LAYER | {"layers.evidence.order": 1}),
+        (said(0, layer="conv1", layer_by="order"), {"layers.evidence.order": 1}),
+        (
+            said(5, layer="conv1", direction="backward", iteration=1, layer_by="order"),
+            OTHER_LAYER | {"layers.evidence.order": 1},
         ),
-        pytest.param(
-            lambda e: e[2]["args"].update(iteration=2, sure=False),
-            {"layers.right": 6, "layers.wrong": 1, "unsure": 1},
-            id="in another iteration, unsure",
-        ),
-        pytest.param(
-            lambda e: e[4]["args"].update(direction="forward"),
-            {"layers.right": 6, "layers.wrong": 1, "layers.wrong_and_sure": 1},
-            id="in the other direction",
-        ),
-        pytest.param(
-            lambda e: e[0]["args"].pop("phase"),
-            {"layers.right": 6, "layers.wrong": 1, "layers.wrong_phase": 1},
-            id="set-up not told",
-        ),
-        pytest.param(
-            lambda e: e[0]["args"].update(layer="conv2", layer_by="order"),
-            {"layers.right": 6, "layers.wrong": 1, "layers.wrong_and_sure": 1, "layers.evidence.order": 1},
-            id="set-up of another layer",
-        ),
-        pytest.param(
-            lambda e: e[0]["args"].update(layer="conv1", layer_by="order"),
-            {"layers.evidence.order": 1},
-            id="set-up of its layer",
-        ),
-        pytest.param(
-            lambda e: e[5]["args"].update(layer="conv1", direction="backward", iteration=1, layer_by="order"),
-            {"layers.right": 6, "layers.wrong": 1, "layers.wrong_and_sure": 1, "layers.evidence.order": 1},
-            id="an update in a layer",
-        ),
-        pytest.param(
-            lambda e: e[6]["args"].update(layer="conv1", layer_by="order"),
-            {"layers.right": 6, "layers.wrong": 1, "layers.wrong_and_sure": 1, "layers.evidence.order": 1},
-            id="a layer where there is none",
-        ),
+        (said(6, layer="conv1", layer_by="order"), OTHER_LAYER | {"layers.evidence.order": 1}),
     ],
 )
 def test_each_flaw_costs_what_it_should(change: Change, expected: dict[str, int]) -> None:
-    assert flaws(change) == expected
+    trace = faked(TRUTH)
+    change(trace["traceEvents"])
+    before, after = flat(score(faked(TRUTH), TRUTH)), flat(score(trace, TRUTH))
+    found = {key: value for key, value in after.items() if value != before.get(key) and isinstance(value, int)}
+    assert found == expected
 
 
 def test_a_call_may_be_known_by_its_messages() -> None:
@@ -258,7 +199,6 @@ def test_a_call_may_be_known_by_its_messages() -> None:
 
 
 def test_what_is_wrong_is_listed() -> None:
-    """The sure ones first."""
     trace = faked(TRUTH)
     for kernel, change in ((0, {"operation": 1, "sure": False}), (4, {"operation": 1}), (2, {"layer": "conv2"})):
         trace["traceEvents"][kernel]["args"].update(change)
@@ -335,16 +275,14 @@ def test_what_is_promised() -> None:
     """As recorded everything; masked 99 %; damaged one in a thousand of all, held together."""
     recorded, mask, lost = Way(AS_RECORDED), Way(MASKED, ("buffers",)), Way("5 % of entries lost", (), 1)
     assert not [text for way in (recorded, mask, lost) for text in shortfalls("x", way, result_of())]
-    wrong = result_of(
-        lambda e: [e[2]["args"].update(operation=3), e[8]["args"].update(kernels=0), e[10]["args"].update(kernels=2)]
-    )
+    wrong = result_of(both(said(2, operation=3), both(said(8, kernels=0), said(10, kernels=2))))
     assert list(shortfalls("x", recorded, wrong)) == ["operations: 6 of 7 right, promised 100%"]
     assert list(shortfalls("x", mask, wrong)) == ["operations: 6 of 7 right, promised 99%"]
     assert not list(shortfalls("x", lost, wrong))
     assert not list(shortfalls("x", Way(AS_RECORDED, ("order",)), wrong))
     assert list(total_shortfalls("5 % of entries lost", wrong))
     assert not list(total_shortfalls("5 % of entries lost", {**wrong, "kernels": 1000}))
-    layers = result_of(lambda e: e[2]["args"].update(layer="conv2"))
+    layers = result_of(said(2, layer="conv2"))
     assert list(shortfalls("x", recorded, layers)) == ["layers: 6 of 7 right"]
     assert list(total_shortfalls("5 % of entries lost", layers))
     for gone in ({"error": "it fell"}, {**result_of(), "refused": "no"}, {**result_of(), "missing": 1}):
@@ -364,17 +302,9 @@ def test_commands_alone_are_held_to_what_they_print() -> None:
     assert not list(shortfalls("x", Way(AS_RECORDED), {**short, "printed": {"right": 19, "total": 20}}))
 
 
-# On the real sets
-
-
-@pytest.fixture(scope="module")
-def loaded(shared: Path) -> dict[str, Run]:
-    return {name: Run.load(samples(shared) / name) for name in SETS}
-
-
 @pytest.mark.shared
 def test_of_a_run_whose_iterations_differ_every_link_is_right_and_work_grows_as_the_run(
-    loaded: dict[str, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The profile lost another kernel of each: what is not repeated is not compared kernel by kernel."""
     fit = Likelihood.fit
@@ -388,7 +318,7 @@ def test_of_a_run_whose_iterations_differ_every_link_is_right_and_work_grows_as_
     monkeypatch.setattr(Likelihood, "fit", counted)
     for_each = []
     for size in (1000, 2000):
-        made = grow(loaded["m121-lenet-train-ownkernels"], size, tmp_path, unlike=True)
+        made = grow(Run.load(samples(shared) / "m121-lenet-train-ownkernels"), size, tmp_path, unlike=True)
         run = Run.load(tmp_path)
         asked = 0
         mio2trace.convert(tmp_path / "run.log", tmp_path / "prof.json", output=tmp_path / "out.json")

@@ -53,7 +53,6 @@ def perfect_gemms() -> list[dict[str, Any]]:
 
 
 def test_a_perfect_trace_has_full_marks() -> None:
-    """Iterations count from 1, the warm-up is 0, API slices are no kernels."""
     assert score({"traceEvents": perfect_layers()}, LAYERS) == {
         "iterations": {"right": 3, "total": 3},
         "warmup": {"right": 1, "total": 1},
@@ -86,7 +85,6 @@ def test_a_perfect_trace_has_full_marks() -> None:
     ],
 )
 def test_each_fault_costs_its_own_marks(change: Change, lost: dict[str, int]) -> None:
-    """A wrong, a missing and an invented link are told apart."""
     events = perfect_layers()
     whole = score({"traceEvents": events}, LAYERS)
     change(events)
@@ -123,7 +121,6 @@ def test_the_blas_calls_have_their_sizes() -> None:
 
 @pytest.mark.shared
 def test_every_real_set_is_scored(shared: Path) -> None:
-    """No truth file of the samples is left out."""
     samples = shared / "samples" / "dvdt"
     found = list(sets(samples))
     assert {one.truth.name for one in found} == {path.name for path in samples.glob("*.truth.json")}
@@ -132,5 +129,4 @@ def test_every_real_set_is_scored(shared: Path) -> None:
 
 
 def test_sizes_are_read() -> None:
-    """As people write them."""
     assert [parse_size(text) for text in ("500MB", "1.5k", "7")] == [500_000_000, 1500, 7]

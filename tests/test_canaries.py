@@ -83,7 +83,6 @@ def test_a_name_beside_an_at_sign_is_cut_in_messages_alone(kind: str) -> None:
 
 @pytest.mark.parametrize("text", [*NAMES, *KEPT.values()])
 def test_what_names_something_stays(text: str) -> None:
-    """Alone and between words, in every sort of field."""
     for sort, (before, after) in itertools.product(SORTS, AROUND[:4]):
         assert Cleaner().text(f"{before}{text}{after}", sort) == f"{before}{text}{after}", sort
 
@@ -94,7 +93,6 @@ def test_names_of_layers_may_begin_with_a_slash(text: str) -> None:
 
 
 def test_no_name_is_eaten_on_its_way_into_a_trace() -> None:
-    """Kernels, layers, messages and nodes come out as they went in."""
     fields = eaten()
     assert {field.split(":")[0] for field, _, _ in fields} > {"dv/dt JSON", "Caffe log", "MIOpen log", "TensorFlow"}
     for field, count, lost in fields:

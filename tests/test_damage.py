@@ -92,7 +92,6 @@ def test_a_truncated_profile_is_read_up_to_the_last_whole_record(converted: Conv
 
 
 def test_nan_and_infinity_lose_the_call_that_holds_them(converted: Converted) -> None:
-    """They are no JSON; the other calls stay."""
     for word in ("NaN", "Infinity", "-Infinity"):
         calls = small()
         calls[-3]["profiling"] |= {"start": "@"}
@@ -137,7 +136,6 @@ def test_negative_and_reversed_times_are_not_drawn_and_counted(converted: Conver
 
 
 def test_host_times_that_run_backwards_never_make_a_slice_of_negative_length(converted: Converted) -> None:
-    """The trace's own check would fail."""
     calls, log = benchmark()
     for call in calls:
         call["timestamp"]["start"], call["timestamp"]["end"] = call["timestamp"]["end"], call["timestamp"]["start"]
@@ -163,7 +161,6 @@ def test_duplicate_keys_lose_no_kernel(converted: Converted) -> None:
     ids=["array", "call", "layers", "record", "label", "array in a log", "braces"],
 )
 def test_error_deep_nesting_is_one_line(converted: Converted, nest: bytes) -> None:
-    """Neither the stack of the program nor that of a library runs over."""
     with pytest.raises(InputError) as refused:
         converted(nest)
     assert len(str(refused.value)) < 1000
@@ -357,7 +354,6 @@ def test_error_a_gzip_bomb_stops_at_the_limit(
 
 
 def test_error_max_input_holds_for_every_input(converted: Converted) -> None:
-    """Plain and compressed; what is smaller passes."""
     data = as_json(CALLS)
     for content in (data, gzip.compress(data)):
         with pytest.raises(InputError, match=r"more than 0 MB; --max-input sets another limit"):
@@ -391,7 +387,6 @@ def test_a_line_and_a_call_without_an_end_do_not_fill_the_memory(converted: Conv
 
 
 def test_many_small_errors_are_one_line_each_kind(converted: Converted) -> None:
-    """A hundred thousand bad calls do not print a hundred thousand lines."""
     run = Program()
     run.program()
     run.kernel("k", "0x60")

@@ -9,11 +9,11 @@ from random import Random
 
 import pytest
 
-from benchmarks.damage import Result, loaded, measured, reliability, shortfalls, unreliable
+from benchmarks.damage import Result, loaded, reliability, shortfalls, unreliable
 from benchmarks.damage_score import Tally, tallies
-from benchmarks.damages import losses, prints, processes, profiles
+from benchmarks.damages import losses, processes
 from benchmarks.damages.rows import ROWS, Row
-from benchmarks.damages.run import CannotError, Mutation, Run, with_log
+from benchmarks.damages.run import CannotError, Run, with_log
 from benchmarks.damages.sets import HANDLES, HIDDEN, NO_FRAMEWORK, TWIN, twin
 from mio2trace import analyse
 from mio2trace.align import align
@@ -21,7 +21,7 @@ from mio2trace.align.layers.layer_lines import _numbered
 from mio2trace.align.links import NONE
 from mio2trace.align.operations.likelihood import Likelihood
 from mio2trace.align.rates import NATS_NEVER
-from mio2trace.analysis import Analysis, AnalysisOptions
+from mio2trace.analysis import DEFAULTS, Analysis, AnalysisOptions
 from mio2trace.kernels.names import kernel_name, stem
 from mio2trace.model.profile import Activity
 from mio2trace.notes import Notes
@@ -126,52 +126,6 @@ def test_confidence_that_is_not_true_is_said() -> None:
     assert len(list(unreliable("operations", tally))) == 1
 
 
-@pytest.mark.shared
-@pytest.mark.parametrize("log", ["run.log", "run.hip.log"])
-def test_times_printed_on_another_device_put_nothing_into_a_wrong_layer(log: str, tmp_path: Path) -> None:
-    """Ranges tell which calls ran between two layers' lines; times of another backend's run cannot contradict that."""
-    folder = shared_folder() / "samples" / "rocm-twins" / "resnet-train-miopen-2threads"
-    run = twin(folder, log, folder / "rocpd" / "45362_results.db.gz")
-    operations, layers = tallies(run, analyse(run.write(tmp_path)))
-    assert (operations.right, layers.right, layers.wrong_and_sure) == (591, 591, 0)
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize(
-    ("row", "least"),
-    [("5 % of lines lost", 0.99), ("middle fifth of the log lost", 0.8), ("iterations only in the log", 0.7)],
-)
-def test_printed_means_are_those_of_all_iterations_and_lost_ones_of_any_layer(row: str, least: float) -> None:
-    """Of a log that lost some layers' times, or whose iterations are not all there, what is said surely is true."""
-    layers = measured(shared_folder(), (row, "m290-alexnet-infer-10it", HIDDEN, 0)).layers
-    assert layers.right >= least * layers.kernels
-    assert sum(true for _, _, true in layers.bins[6:10]) >= 0.95 * sum(count for count, _, _ in layers.bins[6:10]) > 100
-
-
-@pytest.mark.shared
-def test_coarse_bounds_leave_no_layer_likely_by_even_spread_alone() -> None:
-    """Of stamps in seconds an iteration may begin anywhere: what is less likely than not is in no layer."""
-    layers = measured(shared_folder(), ("stamps in s", "m121-resnet-train-entries-cmd", HIDDEN, 0)).layers
-    assert layers.kernels > 400
-    assert sum(count for count, _, _ in layers.bins[:9]) < 10
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize(
-    ("log", "profile"), [("log begins late", "profile ends early"), ("log ends early", "profile begins late")]
-)
-def test_iterations_that_log_and_profile_have_in_common_may_be_others(log: str, profile: str, tmp_path: Path) -> None:
-    """Where both were cut each iteration of one fits each of the other: links are to a later one, and in doubt."""
-    runs = loaded(shared_folder())[NO_FRAMEWORK]
-    run, others = runs["m290-alexnet-infer-10it"], list(runs.values())
-    for name in (log, profile):
-        row = next(row for row in ROWS if row.name == name)
-        run = row.change(run, Random(f"{name} 0"), others)
-    operations, _ = tallies(run, analyse(run.write(tmp_path)))
-    assert operations.links > 100
-    assert operations.wrong_and_sure == 0
-
-
 # -- Causes of wrong links, each by its kind: what contradicts itself, what a line says, what belongs to a profile.
 
 
@@ -179,8 +133,13 @@ def run_of(name: str, variant: str = HANDLES) -> Run:
     return loaded(shared_folder())[variant][name]
 
 
-def scored(run: Run, folder: Path) -> tuple[Tally, Tally]:
-    return tallies(run, analyse(run.write(folder)))
+def rocm_twin(name: str, log: str, number: int) -> Run:
+    folder = shared_folder() / "samples" / "rocm-twins" / name
+    return twin(folder, log, folder / "rocpd" / f"{number}_results.db.gz")
+
+
+def scored(run: Run, folder: Path, options: AnalysisOptions = DEFAULTS) -> tuple[Tally, Tally]:
+    return tallies(run, analyse(run.write(folder), options))
 
 
 def contradictions(analysis: Analysis) -> list[tuple[str, str]]:
@@ -219,8 +178,9 @@ def test_no_call_without_kernels_stands_beside_a_kernel_that_fits_it(variant: st
             assert contradictions(analyse(run.write(folder))) == [], name
 
 
-def recurrent(steps: Sequence[int]) -> tuple[list[int], list[int], list[float]]:
-    """Of RNN calls with so many steps one after another, the true and the found call of each kernel, and how sure."""
+@pytest.mark.parametrize("steps", [(3, 5), (5, 3), (1, 4, 2), (6, 6)])
+def test_equal_kernels_are_divided_by_the_number_of_steps(steps: tuple[int, ...]) -> None:
+    """Nothing but the length of their sequences tells calls apart whose kernels are the same."""
     operations: list[Operation] = []
     activities: list[Activity] = []
     truth: list[int] = []
@@ -244,15 +204,7 @@ def recurrent(steps: Sequence[int]) -> tuple[list[int], list[int], list[float]]:
                 )
             )  # fmt: skip
     profile = opencl_profile(activities=tuple(activities))
-    links = align(profile, (), Notes(), operations=operations).links
-    return truth, [*links.operation_of], [links.operation_confidence.get(at, 1.0) for at in range(len(truth))]
-
-
-@pytest.mark.parametrize("steps", [(3, 5), (5, 3), (1, 4, 2), (6, 6)])
-def test_equal_kernels_are_divided_by_the_number_of_steps(steps: tuple[int, ...]) -> None:
-    """Nothing but the length of their sequences tells calls apart whose kernels are the same."""
-    truth, found, _ = recurrent(steps)
-    assert found == truth
+    assert [*align(profile, (), Notes(), operations=operations).links.operation_of] == truth
 
 
 def test_gemms_of_a_recurrent_call_are_counted_from_its_descriptor() -> None:
@@ -294,42 +246,19 @@ def test_a_line_outranks_an_order_that_was_inferred(
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("kind", [*prints.LINES])
-def test_lines_that_stand_twice_change_no_link(kind: str, tmp_path: Path) -> None:
-    run = run_of("m121-resnet-infer-2it")
-    operations, layers = scored(prints.doubled(kind)(run, Random(5)), tmp_path)
-    assert (operations.right, layers.right) == (operations.kernels, layers.kernels)
-    assert operations.wrong_and_sure == layers.wrong_and_sure == 0
-
-
-@pytest.mark.shared
 @pytest.mark.parametrize(
-    ("change", "variants"),
-    [
-        (prints.rotated, (HANDLES, HIDDEN, NO_FRAMEWORK)),
-        (processes.two_loops, (HANDLES, HIDDEN)),
-        (processes.ranks_mixed, (HANDLES, HIDDEN)),
-        (profiles.sorted_by_name, (HANDLES, HIDDEN, NO_FRAMEWORK)),
-        (profiles.names_versioned, (HANDLES, HIDDEN, NO_FRAMEWORK)),
-    ],
+    ("log", "profile"), [("log begins late", "profile ends early"), ("log ends early", "profile begins late")]
 )
-def test_all_that_is_the_profiles_is_joined(change: Mutation, variants: Sequence[str], tmp_path: Path) -> None:
-    """A log in two files, two loops, a launcher's ranks with equal ids, rows that somebody sorted, names of a build."""
-    for variant in variants:
-        folder = tmp_path / variant
-        folder.mkdir()
-        operations, layers = scored(change(run_of("m121-lenet-infer", variant), Random(1)), folder)
-        assert operations.right == operations.kernels
-        assert operations.wrong_and_sure == layers.wrong_and_sure == 0
-
-
-@pytest.mark.shared
-def test_runs_of_another_time_in_the_same_log_are_not_joined(tmp_path: Path) -> None:
-    """What ran a minute before the profile is none of it."""
-    run = processes.earlier_run(run_of("m121-lenet-infer", HIDDEN), Random(1))
-    operations, layers = scored(run, tmp_path)
-    assert operations.right == operations.kernels
-    assert layers.right == layers.kernels
+def test_iterations_that_log_and_profile_have_in_common_may_be_others(log: str, profile: str, tmp_path: Path) -> None:
+    """Where both were cut each iteration of one fits each of the other: links are to a later one, and in doubt."""
+    runs = loaded(shared_folder())[NO_FRAMEWORK]
+    run, others = runs["m290-alexnet-infer-10it"], list(runs.values())
+    for name in (log, profile):
+        row = next(row for row in ROWS if row.name == name)
+        run = row.change(run, Random(f"{name} 0"), others)
+    operations, _ = scored(run, tmp_path)
+    assert operations.links > 100
+    assert operations.wrong_and_sure == 0
 
 
 @pytest.mark.shared
@@ -344,30 +273,30 @@ def test_an_older_file_alone_is_a_log_of_its_own(tmp_path: Path) -> None:
     assert operations.right > 0
 
 
-@pytest.mark.shared
-def test_calls_in_a_stream_capture_are_bounded_by_it() -> None:
-    """Without ranges: what ran before the capture is as sure as without one, and none of it is a captured call's."""
-    folder = shared_folder() / "samples" / "rocm-twins" / "alexnet-10it-graph"
-    run = twin(folder, "run.hip.log", folder / "rocpd" / "46001_results.db.gz")
-    without = AnalysisOptions(without=frozenset(("range", "correlation")))
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as temporary:
-        operations, _ = tallies(run, analyse(run.write(Path(temporary)), without))
-    assert operations.links == 83
-    assert operations.right == 83
-    assert operations.mean > 0.99
+OWN_EVIDENCE = AnalysisOptions(without=frozenset(("range", "correlation")))
 
 
 @pytest.mark.shared
-def test_threads_that_are_all_the_profiles_keep_their_calls(tmp_path: Path) -> None:
-    """Both ids of the log are the profile's own."""
-    folder = shared_folder() / "samples" / "rocm-twins" / "resnet-train-miopen-2threads"
-    run = twin(folder, "run.hip.log", folder / "rocpd" / "45362_results.db.gz")
-    without = AnalysisOptions(without=frozenset(("range", "correlation")))
-    operations, _ = tallies(run, analyse(run.write(tmp_path), without))
-    assert operations.right >= 0.995 * operations.kernels
+@pytest.mark.parametrize("log", ["run.log", "run.hip.log"])
+def test_times_printed_on_another_device_put_nothing_into_a_wrong_layer(log: str, tmp_path: Path) -> None:
+    """Ranges tell which calls ran between two layers' lines; times of another backend's run cannot contradict that."""
+    operations, layers = scored(rocm_twin("resnet-train-miopen-2threads", log, 45362), tmp_path)
+    assert (operations.right, layers.right, layers.wrong_and_sure) == (591, 591, 0)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("name", "number", "right", "mean"),
+    [("alexnet-10it-graph", 46001, 1, 0.99), ("resnet-train-miopen-2threads", 45362, 0.995, 0)],
+)
+def test_calls_keep_to_their_stream_capture_and_thread(
+    name: str, number: int, right: float, mean: float, tmp_path: Path
+) -> None:
+    """Without ranges: what ran before the capture is as sure as without one; both ids of the log are the profile's."""
+    operations, _ = scored(rocm_twin(name, "run.hip.log", number), tmp_path, OWN_EVIDENCE)
+    assert operations.right >= right * operations.kernels > 0
     assert operations.wrong_and_sure == 0
+    assert operations.mean > mean
 
 
 @pytest.mark.parametrize(

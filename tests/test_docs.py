@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import NamedTuple
@@ -105,7 +106,6 @@ def long_options(command: click.Command) -> set[str]:
 
 
 def test_every_page_is_on_the_site_and_each_command_has_one(site: Site) -> None:
-    """What stands in docs/, what the root has for readers, a page a command."""
     wanted = {f"{path.stem}.html" for path in DOCS.glob("*.md")}
     wanted |= {f"project/{name}.html" for name in ("changelog", "contributing", "security", "conduct", "benchmarks")}
     wanted |= {f"commands/{name}.html" for name in commands()}
@@ -143,7 +143,6 @@ def test_no_page_fetches_from_elsewhere(site: Site) -> None:
 
 
 def test_each_finding_has_the_anchor_that_reports_name(site: Site) -> None:
-    """`docs/findings.md#idle` in a report is a heading of the page."""
     anchors = site.pages[site.folder / "findings.html"].anchors
     assert len(RULES) > 10
     assert {rule.id for rule in RULES} <= anchors
@@ -164,25 +163,11 @@ def test_every_option_of_every_command_is_on_its_page_and_in_the_manual(site: Si
 def test_help_stands_on_the_pages_as_it_is_printed(site: Site) -> None:
     """No character of it is taken for markup: stars, bars, backquotes, underscores at the end of words."""
     for name, command in commands().items():
-        page = re.sub(r"\s+", " ", visible_text(site.text(f"commands/{name}.html")))
+        page = re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", "", site.text(f"commands/{name}.html"))))
         for parameter in command.params:
             if isinstance(parameter, click.Option) and parameter.help and not parameter.hidden:
                 said = re.sub(r"\s+", " ", parameter.help)
                 assert said in page, (name, said)
-
-
-def visible_text(html: str) -> str:
-    class Text(HTMLParser):
-        def __init__(self) -> None:
-            super().__init__()
-            self.parts: list[str] = []
-
-        def handle_data(self, data: str) -> None:
-            self.parts.append(data)
-
-    text = Text()
-    text.feed(html)
-    return "".join(text.parts)
 
 
 def test_the_manual_page_has_what_manual_pages_have(manual: Path) -> None:
@@ -212,7 +197,6 @@ def listed(heading: str) -> dict[str, str]:
 
 
 def test_everything_public_is_listed_with_its_stability() -> None:
-    """Commands and names of the package, each once, each stable or provisional."""
     assert set(listed("Commands")) == set(commands())
     assert set(listed("Python")) == set(mio2trace.__all__)
     assert set(listed("Commands").values()) | set(listed("Python").values()) == {"stable", "provisional"}

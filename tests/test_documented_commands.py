@@ -23,6 +23,14 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "docs" / "examples").glob("*.md")),
 ]
+_BEFORE = (
+    (r"ds/", " -o ds/", "mio2trace batch runs/ -o ds/ -q"),
+    (r"\bout\.(?:json|pftrace)\S*", " -o out", "mio2trace {inputs} -o {made} -q"),
+    (r"serving\.parquet", " -o ", "mio2trace trace.json.gz -o serving.parquet -q"),
+    (r"base\.json", "--save", "mio2trace compare run.log,run_results.db --save base.json -q"),
+    (r"run\.zip", "record", "mio2trace record -q -- python train.py"),
+)
+"""What a command reads that another one of the page writes: its name, what the other has, the other."""
 _WAITS = {"mio2trace view": "serves until a browser has come: test_view.py"}
 
 
@@ -32,7 +40,6 @@ PYTHON = {page.name: code for page in PAGES if (code := list(documented.python(p
 
 
 def test_the_recommended_recording_of_pytorch_is_one() -> None:
-    """The same code on each page that shows how to use PyTorch's profiler."""
     pieces = [(page, code.text) for page, codes in PYTHON.items() for code in codes if "torch.profiler" in code.text]
     assert {page for page, _ in pieces} == {"faq.md", "capture.md", "pytorch.md"}
     assert len({text for _, text in pieces}) == 1
@@ -181,7 +188,6 @@ def _rest(terminal: int) -> bytes:
 
 
 def test_the_pages_show_commands() -> None:
-    """The pattern finds what a reader sees."""
     assert len(COMMANDS) > 30
     assert {page for page, _ in COMMANDS} >= {"README.md", "capture.md", "queries.md", "reports.md", "operations.md"}
     assert any("\n" in command for _, command in COMMANDS)
@@ -197,30 +203,16 @@ def test_a_documented_command_runs(desk: Path, page: str, shown: documented.Show
     folder = desk / place(command)
     # What other programs do with the output is theirs.
     alone = command.split(" | ")[0] if " | " in command else command
-    if "ds/" in alone and " -o ds/" not in alone and not (folder / "ds").exists():
-        first = run(desk, "mio2trace batch runs/ -o ds/ -q", folder)
-        assert first.returncode == 0, first.stderr
-    if re.search(r"\bout\.(json|pftrace\S*)", alone) and " -o out" not in alone:
-        made = re.search(r"\bout\.(?:json|pftrace)\S*", alone)
-        assert made is not None
-        if not (folder / made[0]).exists():
+    for made, unless, words in _BEFORE:
+        found = re.search(made, alone)
+        if found and unless not in alone and not (folder / found[0]).exists():
             inputs = "profile.tfprof" if page == "tfprof.md" else "run.log prof.json"
-            first = run(desk, f"mio2trace {inputs} -o {made[0]} -q", folder)
+            first = run(desk, words.format(made=found[0], inputs=inputs), folder)
             assert first.returncode == 0, first.stderr
-    if "serving.parquet" in alone and " -o " not in alone and not (folder / "serving.parquet").exists():
-        first = run(desk, "mio2trace trace.json.gz -o serving.parquet -q", folder)
-        assert first.returncode == 0, first.stderr
-    if "base.json" in alone and "--save" not in alone and not (folder / "base.json").exists():
-        first = run(desk, "mio2trace compare run.log,run_results.db --save base.json -q", folder)
-        assert first.returncode == 0, first.stderr
-    if "run.zip" in alone and "record" not in alone and not (folder / "run.zip").exists():
-        first = run(desk, "mio2trace record -q -- python train.py", folder)
-        assert first.returncode == 0, first.stderr
     made_here = re.search(r" -o (\S+)/", alone)
     if shown.output and made_here is not None:
-        shutil.rmtree(
-            folder / made_here[1], ignore_errors=True
-        )  # another page's, for which nothing would be left to do
+        # another page's, for which nothing would be left to do
+        shutil.rmtree(folder / made_here[1], ignore_errors=True)
     before = set(folder.iterdir())
     done = run(desk, alone if not shown.output else command, folder, shown=bool(shown.output))
     assert done.returncode == 0, (alone, done.stderr)

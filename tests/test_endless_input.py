@@ -75,14 +75,12 @@ def test_what_was_known_before(form: str, goes_on: bytes, tmp_path: Path) -> Non
 
 @pytest.mark.usefixtures("_soon")
 def test_pipe_without_a_writer(tmp_path: Path) -> None:
-    """A named pipe that nobody writes to is told of after a while."""
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputError, match="pipe: is a named pipe that nobody writes to; expected a file"):
         convert(tmp_path / "pipe")
 
 
 def test_pipe_whose_writer_comes_later(tmp_path: Path) -> None:
-    """A named pipe gives what its writer writes, however late it comes."""
     os.mkfifo(tmp_path / "pipe")
     data = as_json(small())
     writer = threading.Timer(0.3, lambda: (tmp_path / "pipe").write_bytes(data))
@@ -92,19 +90,8 @@ def test_pipe_whose_writer_comes_later(tmp_path: Path) -> None:
     writer.join()
 
 
-def test_pipe_of_a_shell(tmp_path: Path) -> None:
-    """What a shell hands over as the output of a command is read."""
-    reading, writing = os.pipe()
-    os.write(writing, as_json(small()))
-    os.close(writing)
-    with contextlib.closing(Source(f"/dev/fd/{reading}", 0, Notes())) as pipe:
-        assert pipe.read() == as_json(small())
-    os.close(reading)
-
-
 @pytest.mark.parametrize("where", ["point", "meta"])
 def test_pipe_in_a_ck_directory(where: str, tmp_path: Path) -> None:
-    """A pipe or a device inside a CK directory is never opened."""
     entry = tmp_path / "entry"
     (entry / ".cm").mkdir(parents=True)
     if where == "point":

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 import pytest
 
 from benchmarks.damage import measured
+from benchmarks.damages.prints import LINES
 from benchmarks.damages.sets import BARE_TWIN, HANDLES, HIDDEN, NO_FRAMEWORK, TWIN
 from mio2trace.align.links import SURE
 from mio2trace.align.rates import CONTRARY
@@ -57,6 +58,7 @@ RESNET_2, TRAIN_121, TRAIN_290 = (
     "m121-resnet-train-entries-cmd",
     "m290-resnet-train-entries-cmd",
 )
+ALL = (HANDLES, HIDDEN, NO_FRAMEWORK)
 FUSED, RNN = "m290-resnet-infer-immediate-fused", "m121-rnn-infer-first"
 RANKS, RANK0 = "twin-resnet-immediate-2ranks-run-rocpd", "twin-resnet-immediate-2ranks-run.rank0-rocpd"
 TWIN_6, TWIN_6_V1 = "twin-alexnet-level6-none-run.hip-rocpd", "twin-alexnet-level6-none-run.hip-rocprof-v1"
@@ -72,9 +74,7 @@ OPERATIONS: dict[str, Sequence[Gate]] = {
     "no launch line has the HIP runtime's copies, and an entry whose workspace is nullptr lacks nothing": [
         *runs("as recorded", (TWIN_6, TWIN_6_V1), TWIN, right=1, links=1, mean=0.97)
     ],
-    "recurrent calls of many kernels end where their descriptors say": [
-        *runs("as recorded", RNN, (HANDLES, HIDDEN, NO_FRAMEWORK), right=1)
-    ],
+    "recurrent calls of many kernels end where their descriptors say": [*runs("as recorded", RNN, ALL, right=1)],
     "links stay right where names are cut": [
         *runs("names cut", DEBUG, HIDDEN, right=1),
         *runs("names cut", ALEXNET_6, NO_FRAMEWORK, right=1),
@@ -237,6 +237,14 @@ OPERATIONS: dict[str, Sequence[Gate]] = {
         *runs("as recorded", TRAIN_290, HIDDEN, mean=0.9),
         *runs("as recorded", ALEXNET_10, NO_FRAMEWORK, mean=0.9),
     ],
+    "lines that stand twice change no link": [
+        *runs([f"3 % of {kind} lines twice" for kind in LINES], RESNET_2, HANDLES, right=1)
+    ],
+    "all that is the profile's is joined: a log in two files, two loops, rows that somebody sorted, names of a build": [
+        *runs(("log in two files", "sorted by name", "names end in a version"), LENET, ALL, right=1),
+        *runs(("two loops in one process", "ranks of a launcher with equal ids"), LENET, (HANDLES, HIDDEN), right=1),
+        *runs("the program's earlier run before", LENET, HIDDEN, right=1),
+    ],
     "stamps of another run relate no clock": [
         *runs("the program's log of another time, the same ids", TWIN_6, TWIN, believed=0)
     ],
@@ -345,6 +353,18 @@ LAYERS: dict[str, Sequence[Gate]] = {
         *runs("two threads with ids", ALEXNET_10, (HIDDEN, HANDLES), right=413, mean=0.89),
         *runs("two threads without ids", DEBUG, HIDDEN, right=125, mean=0.89),
         *runs("two threads without ids", TRAIN_121, HANDLES, right=886, mean=0.89),
+    ],
+    "lines that stand twice change no link": [
+        *runs([f"3 % of {kind} lines twice" for kind in LINES], RESNET_2, HANDLES, right=1)
+    ],
+    "the program's earlier run gives no layers": [*runs("the program's earlier run before", LENET, HIDDEN, right=1)],
+    "printed means are those of all iterations, and lost ones of any layer": [
+        *runs("5 % of lines lost", ALEXNET_10, HIDDEN, right=0.99, false=0, beyond=6),
+        *runs("middle fifth of the log lost", ALEXNET_10, HIDDEN, right=0.95, false=0, beyond=6),
+        *runs("iterations only in the log", ALEXNET_10, HIDDEN, right=0.95, false=0, beyond=6),
+    ],
+    "of stamps in seconds an iteration may begin anywhere: even spread alone makes no layer likely": [
+        *runs("stamps in s", TRAIN_121, HIDDEN, right=0.98, mean=0.989)
     ],
     "runs that are alike have the same layers": [
         *runs(("the program's earlier run before", "whole log twice"), RANKS, TWIN, right=1, mean=0.98)

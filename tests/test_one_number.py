@@ -10,13 +10,13 @@ import io
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 import mio2trace
 from mio2trace.align import NONE, Alignment, LayerRun
@@ -29,7 +29,7 @@ from mio2trace.measures import Measures
 from mio2trace.measures.cost import Cost, grouped, total
 from mio2trace.measures.ranking import SteadyCost
 from mio2trace.model.choices import Gemm
-from mio2trace.model.profile import NOT_OPENCL, Queue
+from mio2trace.model.profile import NOT_OPENCL, Activity, Queue
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation, problem_name
 from mio2trace.ops.problem import Phase
@@ -192,11 +192,8 @@ def test_each_operation_and_problem(name: str) -> None:
     for row in by_kernel:
         if "operation" in row:
             of = row_of[row["operation_index"]]
-            assert (row["operation"], row["problem"], row.get("solver")) == (
-                of["name"],
-                of["problem"],
-                of.get("solver"),
-            )
+            said = (row["operation"], row["problem"], row.get("solver"))
+            assert said == (of["name"], of["problem"], of.get("solver"))
     helpers: Counter[int] = Counter()
     layers: dict[int, set[str]] = defaultdict(set)
     for kernel in kernels:
@@ -284,6 +281,12 @@ def drawn(alignment: Alignment, category: str) -> list[dict[str, Any]]:
     ]
 
 
+def with_activities(alignment: Alignment, change: Callable[[int, Activity], Activity], **fields: Any) -> Alignment:
+    """With other activities in the profile, and other ``fields`` of it."""
+    activities = tuple(change(at, activity) for at, activity in enumerate(alignment.profile.activities))
+    return replace(alignment, profile=replace(alignment.profile, activities=activities, **fields))
+
+
 GEMM = KernelFact(role="main", gemm=Gemm(2, 3, 4), gemm_by="arguments")
 
 
@@ -322,12 +325,8 @@ def test_an_operation_in_two_rows_works_once() -> None:
     """Its kernels on two queues: work and rate stand in the row where it begins, the rate is that of all of it."""
     alignment = joined([("conv", "a"), ("conv", "a"), ("conv", "a")], {}, [operation(0)])
     alignment.links.give_operation((0, 1, 2), 0, "buffers")
-    activities = [
-        msgspec.structs.replace(activity, queue=at % 2) for at, activity in enumerate(alignment.profile.activities)
-    ]
     queues = (Queue(index=0, device=0), Queue(index=1, device=0))
-    profile = msgspec.structs.replace(alignment.profile, activities=tuple(activities), queues=queues)
-    alignment = msgspec.structs.replace(alignment, profile=profile)
+    alignment = with_activities(alignment, lambda at, one: replace(one, queue=at % 2), queues=queues)
     first, second = drawn(alignment, "operation")
     cost = Measures(alignment).of_operation(0)
     assert (cost.kernels, cost.kernel_ns, cost.flop) == (3, 30, 1000)
@@ -343,10 +342,8 @@ def test_a_time_that_is_not_known_is_none() -> None:
     alignment = joined([("conv", "a"), ("conv", "a"), ("conv", "b")], {}, [operation(0), operation(1)])
     alignment.links.give_operation((0, 1), 0, "buffers")
     alignment.links.give_operation((2,), 1, "buffers")
-    activities = list(alignment.profile.activities)
-    activities[1] = msgspec.structs.replace(activities[1], start_ns=None, end_ns=None, queued_ns=None, submit_ns=None)
-    profile = msgspec.structs.replace(alignment.profile, activities=tuple(activities))
-    measures = Measures(msgspec.structs.replace(alignment, profile=profile))
+    unknown = dict.fromkeys(("start_ns", "end_ns", "queued_ns", "submit_ns"))
+    measures = Measures(with_activities(alignment, lambda at, one: replace(one, **unknown) if at == 1 else one))
     cost = measures.of_operation(0)
     assert (cost.kernels, cost.untimed, cost.timed_ns, cost.kernel_ns, cost.gflops) == (2, 1, 10, None, None)
     first, second = ops.cost_table([operation(0), operation(1)], measures).rows
@@ -362,12 +359,8 @@ def test_a_time_that_is_not_known_is_none() -> None:
 def test_a_run_of_which_some_arguments_are_lost(keep: int) -> None:
     """Trace and table agree on the work of every layer where the sizes of some GEMMs cannot be told any more."""
     alignment = analyse(RUNS["alexnet-b1-train"]).run.measures[0].alignment
-    activities = tuple(
-        activity if number % keep else msgspec.structs.replace(activity, opencl=NOT_OPENCL)
-        for number, activity in enumerate(alignment.profile.activities)
-    )
-    profile = msgspec.structs.replace(alignment.profile, activities=activities)
-    bare = msgspec.structs.replace(alignment, profile=profile, facts=find_gemms(profile))
+    bare = with_activities(alignment, lambda at, one: one if at % keep else replace(one, opencl=NOT_OPENCL))
+    bare = replace(bare, facts=find_gemms(bare.profile))
     slices = {
         (layer["layer_index"], layer["direction"], layer["iteration"]): layer.get("flop")
         for layer in drawn(bare, "layer")

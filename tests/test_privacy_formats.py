@@ -15,20 +15,18 @@ from mio2trace.conversion import convert
 from mio2trace.model.profile import Activity, Call, Profile
 from mio2trace.privacy import Cleaner
 from tests.canaries import BY_NAME, CANARIES, SOME, leaks
+from tests.fuzz.law import on_disk
 from tests.planted.tensorflow import FORMATS, view
 from tests.rocm_files import samples
 from tests.rocm_made import FORMS, run
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_what_a_form_holds_beside_the_rows_is_never_shown(name: str, tmp_path: Path) -> None:
+def test_what_a_form_holds_beside_the_rows_is_never_shown(name: str) -> None:
     """A word without a form, which no rule could find: the fields themselves are not read."""
-    paths = []
-    for number, data in enumerate(FORMS[name](run(private="canary"))):
-        paths.append(tmp_path / f"in{number}")
-        paths[-1].write_bytes(data)
     out = io.BytesIO()
-    convert(*paths, output=out, by_order_alone=True, from_start=True, host_calls="all")
+    with on_disk(FORMS[name](run(private="canary"))) as paths:
+        convert(*paths, output=out, by_order_alone=True, from_start=True, host_calls="all")
     assert not leaks(out.getvalue())
 
 

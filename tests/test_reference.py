@@ -78,28 +78,23 @@ def test_a_report_has_idle_and_iteration_time_of_the_reference(tmp_path: Path) -
     assert (idle["share"], idle["ns"]) == (0.4, 4 * MS)
 
 
-def test_without_a_reference_all_is_of_the_run_itself(tmp_path: Path) -> None:
-    text = report(archive(tmp_path / "run.zip", made(LOGGED), None))
-    assert "66.7 % of the iteration (12.00 of 18.00 ms)" in text
-    assert "without MIOpen's log" not in text
-
-
 def test_a_reference_that_is_not_idle_takes_the_finding_away(tmp_path: Path) -> None:
     """What only the log's own cost made the device wait for is nothing odd about the run."""
     path = archive(tmp_path / "run.zip", made(LOGGED), made(MS // 10))
     assert "idle" not in [one["id"] for one in json.loads(report(path, "json"))["runs"][0]["findings"]]
 
 
-def test_a_reference_without_iterations_says_nothing(tmp_path: Path) -> None:
-    """It stays what the logged run tells."""
-    one = rocpd(Run(kernels=[("conv_fwd", 10**12, 10**12 + MS, 1, 7)], calls=[("hipLaunchKernel", 1, 2, 1, 7)]))
-    text = report(archive(tmp_path / "run.zip", made(LOGGED), one))
-    assert "(12.00 of 18.00 ms)" in text
+ONE_KERNEL = Run(kernels=[("conv_fwd", 10**12, 10**12 + MS, 1, 7)], calls=[("hipLaunchKernel", 1, 2, 1, 7)])
+
+
+@pytest.mark.parametrize("plain", [None, rocpd(ONE_KERNEL)], ids=["none", "without iterations"])
+def test_without_a_reference_of_iterations_all_is_of_the_run_itself(plain: bytes | None, tmp_path: Path) -> None:
+    text = report(archive(tmp_path / "run.zip", made(LOGGED), plain))
+    assert "66.7 % of the iteration (12.00 of 18.00 ms)" in text
     assert "without MIOpen's log" not in text
 
 
 def test_a_reference_that_cannot_be_read_is_said_and_left_out(tmp_path: Path) -> None:
-    """The run itself is whole."""
     done = CliRunner().invoke(cli, ["report", archive(tmp_path / "run.zip", made(LOGGED), made(PLAIN)[:5000])])
     assert done.exit_code == 0
     assert "(12.00 of 18.00 ms)" in " ".join(done.stdout.split())
@@ -125,7 +120,6 @@ def test_a_conversion_says_what_the_report_says(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["bundle", "dataset", "folder"])
 def test_what_is_made_of_the_archive_reports_the_same(form: str, tmp_path: Path) -> None:
-    """Its bundle, its dataset, the folder that it was unpacked into."""
     path = archive(tmp_path / "run.zip", made(LOGGED), made(PLAIN))
     other = str(tmp_path / {"bundle": "bug.zip", "dataset": "ds.parquet", "folder": "unpacked"}[form])
     if form == "folder":

@@ -61,7 +61,6 @@ def test_a_step_begins_when_the_device_has_done_what_it_had_to_do(side: bool, tm
 
 
 def test_a_main_stream_that_waits_for_recorded_work_is_no_earlier_step(tmp_path: Path) -> None:
-    """A collective ran for most of that time."""
     events = [
         step("ProfilerStep#5", 1000), *ran(60, 50, 28_000, 1, stream=SIDE, name="ncclDevKernel_AllReduce"),
         *ran(30_000, 100, 40_000, 2),
@@ -112,7 +111,6 @@ def test_a_kernel_that_outlasts_a_later_one_of_its_stream_has_a_wrong_end(
 
 @pytest.mark.parametrize(("at", "counts"), [(100, {}), (99, {}), (70, {"start-before-launch": 1})])
 def test_a_kernel_before_its_launch_shows_clocks_that_differ(at: float, counts: dict[str, int], tmp_path: Path) -> None:
-    """By a microsecond they may."""
     assert both(tmp_path, [step("ProfilerStep#5", 1000), *ran(at, 100, 50, 1)]).completeness.counts == counts
 
 
@@ -259,7 +257,6 @@ def test_one_pause_is_not_the_distance_of_all_steps(begins: tuple[int, ...], sai
     ],
 )
 def test_iterations_that_are_in_no_mean_are_mentioned(kernels: tuple[int, ...], said: str, tmp_path: Path) -> None:
-    """If they have more than a tenth of the kernel time."""
     steps = [(5 + place, 1020.0 * place, number) for place, number in enumerate(kernels)]
     assert said in first_line(tmp_path, steps)
 

@@ -106,37 +106,30 @@ def _written(slow: Slow, size: int, folder: Path) -> list[str]:
     return [*arguments, "-o", str(folder / "out.json")] if arguments[0] == "convert" else arguments
 
 
-def test_a_search_that_links_nothing_is_widened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What learns from its links has nothing to learn: a second wide search would be the first one again."""
-    widths: list[Width] = []
+@pytest.fixture
+def widths(monkeypatch: pytest.MonkeyPatch) -> list[Width]:
+    """The widths of all searches."""
+    found: list[Width] = []
     solve = Lattice.solve
+    monkeypatch.setattr(Lattice, "solve", lambda lattice: found.append(lattice._width) or solve(lattice))
+    return found
 
-    def counted(lattice: Lattice) -> Posterior:
-        widths.append(lattice._width)
-        return solve(lattice)
 
-    monkeypatch.setattr(Lattice, "solve", counted)
+def test_a_search_that_links_nothing_is_widened_once(tmp_path: Path, widths: list[Width]) -> None:
+    """What learns from its links has nothing to learn: a second wide search would be the first one again."""
     result = CliRunner().invoke(cli, _written(ALL["idle operations"], 30_000, tmp_path))
     assert result.exit_code == 0, result.output
     assert widths == [NARROW, WIDE]
 
 
-def test_where_nothing_tells_calls_apart_no_search_is_wide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    widths: set[Width] = set()
-    solve = Lattice.solve
-
-    def counted(lattice: Lattice) -> Posterior:
-        widths.add(lattice._width)
-        return solve(lattice)
-
-    monkeypatch.setattr(Lattice, "solve", counted)
-    arguments = _written(ALL["kernels of any call"], SMALL, tmp_path)
-    for vague, expected in ((10**9, {NARROW, WIDE}), (100, {NARROW})):
-        monkeypatch.setattr(stream, "TOO_VAGUE", vague)
-        widths.clear()
-        assert CliRunner().invoke(cli, arguments).exit_code == 0
-        assert widths >= expected
-        assert (WIDE in widths) == (WIDE in expected)
+@pytest.mark.parametrize(("vague", "expected"), [(10**9, {NARROW, WIDE}), (100, {NARROW})], ids=["never", "100"])
+def test_where_nothing_tells_calls_apart_no_search_is_wide(
+    vague: int, expected: set[Width], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, widths: list[Width]
+) -> None:
+    monkeypatch.setattr(stream, "TOO_VAGUE", vague)
+    assert CliRunner().invoke(cli, _written(ALL["kernels of any call"], SMALL, tmp_path)).exit_code == 0
+    assert set(widths) >= expected
+    assert (WIDE in widths) == (WIDE in expected)
 
 
 class _Queue:

@@ -14,7 +14,7 @@ import tomllib
 import venv
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -75,6 +75,13 @@ def clean(**more: str) -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")} | more
 
 
+def ran(
+    command: Sequence[str | Path], folder: Path, environment: Mapping[str, str] | None = None, timeout: int = 500
+) -> subprocess.CompletedProcess[str]:
+    env = clean() if environment is None else environment
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=timeout)
+
+
 @pytest.mark.network
 def test_the_wheel_holds_the_program_and_nothing_else(wheel: Path) -> None:
     assert wheel.name == f"mio2trace-{__version__}-py3-none-any.whl"
@@ -119,25 +126,22 @@ def test_the_plain_install_is_small(environment: Environment, wheel: Path) -> No
 def test_the_installed_wheel_converts_like_the_source_tree(
     environment: Environment, tmp_path: Path, libraries: str
 ) -> None:
-    """The same bytes, with the newest libraries and with the oldest."""
     python = environment(libraries)
     program = python.parent / "mio2trace"
     args = [str(RUN / "run.log"), str(RUN / "prof.json.gz"), "--check", "-q", "-o"]
     here = {**os.environ, "PYTHONPATH": str(ROOT / "timeline")}
     subprocess.run([sys.executable, "-m", "mio2trace", *args, str(tmp_path / "tree.json")], env=here, check=True)
-    subprocess.run([str(program), *args, str(tmp_path / "wheel.json")], cwd=tmp_path, env=clean(), check=True)
+    assert ran([program, *args, "wheel.json"], tmp_path).returncode == 0
     assert (tmp_path / "wheel.json").read_bytes() == (tmp_path / "tree.json").read_bytes()
-    version = subprocess.run([str(program), "--version"], cwd=tmp_path, env=clean(), capture_output=True, text=True)
-    assert version.stdout == f"mio2trace {__version__}\n"
-    helped = subprocess.run([str(python), "-c", EACH_HELP], cwd=tmp_path, env=clean(), capture_output=True, text=True)
+    assert ran([program, "--version"], tmp_path).stdout == f"mio2trace {__version__}\n"
+    helped = ran([python, "-c", EACH_HELP], tmp_path)
     assert helped.returncode == 0, helped.stderr
     assert helped.stdout.count("Usage: mio2trace") > 15
-    bad = tmp_path / "bad.json"
-    bad.write_bytes(b'[{"call": "clX"')
-    refused = subprocess.run([str(program), str(bad), "-o", "o.json"], cwd=tmp_path, env=clean(), capture_output=True)
-    assert (refused.returncode, refused.stderr.count(b"\n")) == (1, 1)
-    wrong = subprocess.run([str(program), "ops", "--frobnicate"], cwd=tmp_path, env=clean(), capture_output=True)
-    assert (wrong.returncode, b"No such option" in wrong.stderr) == (2, True)
+    (tmp_path / "bad.json").write_text('[{"call": "clX"')
+    refused = ran([program, "bad.json", "-o", "o.json"], tmp_path)
+    assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
+    wrong = ran([program, "ops", "--frobnicate"], tmp_path)
+    assert (wrong.returncode, "No such option" in wrong.stderr) == (2, True)
 
 
 EACH_HELP = """
@@ -164,17 +168,8 @@ def runners(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def index(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of an index of packages on this machine, with the wheel and what it needs."""
     folder, simple = tmp_path_factory.mktemp("files"), tmp_path_factory.mktemp("simple")
-    pip(
-        Path(sys.executable),
-        "download",
-        "-q",
-        "-d",
-        str(folder),
-        "--only-binary",
-        ":all:",
-        *PROJECT["dependencies"],
-        "pip",
-    )
+    binary = ["--only-binary", ":all:", *PROJECT["dependencies"], "pip"]
+    pip(Path(sys.executable), "download", "-q", "-d", str(folder), *binary)
     for file in (wheel, *folder.iterdir()):
         place = simple / _name(file.name.partition("-")[0]).replace("_", "-")
         place.mkdir(exist_ok=True)
@@ -206,7 +201,7 @@ def test_it_runs_without_being_installed(runner: str, of: str, runners: Path, in
     if runner == "uvx":
         words = ["--no-config", *words]
     command = [str(runners / runner), *words, str(RUN / "run.log"), str(RUN / "prof.json.gz"), "-q", "-o", "out.json"]
-    done = subprocess.run(command, cwd=tmp_path, env=here, capture_output=True, text=True, timeout=300)
+    done = ran(command, tmp_path, here)
     if "Failed to fetch" in done.stderr:
         missing("network", f"{runner}: no index of packages to be had")
     assert done.returncode == 0, done.stderr
@@ -217,19 +212,13 @@ def test_it_runs_without_being_installed(runner: str, of: str, runners: Path, in
 def test_the_source_distribution_builds_the_same_wheel(wheel: Path, runners: Path, tmp_path: Path) -> None:
     """It has all that the build and the tests need, and nothing that a working tree gathers."""
     built = [str(runners / "hatchling"), "build", "-t", "sdist", "-d", str(tmp_path)]
-    done = subprocess.run(built, cwd=ROOT, env=clean(), capture_output=True, text=True, timeout=100)
+    done = ran(built, ROOT)
     assert done.returncode == 0, done.stderr
     (sdist,) = tmp_path.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {
-        "README.md",
-        "CHANGELOG.md",
-        "pyproject.toml",
-        "tests/conftest.py",
-        "traces/README.md",
-        "docs/conf.py",
-    } <= names
+    needed = ["README.md", "CHANGELOG.md", "pyproject.toml", "tests/conftest.py", "traces/README.md", "docs/conf.py"]
+    assert set(needed) <= names
     assert not [name for name in names if "__pycache__" in name or name.startswith((".venv", "build/"))]
     pip(Path(sys.executable), "wheel", "--no-deps", "-q", "-w", str(tmp_path), str(sdist))
     (second,) = tmp_path.glob("*.whl")
@@ -281,8 +270,7 @@ def test_beside_a_distribution_that_is_called_timeline_both_work(
             ("mio2trace", ours, f"import mio2trace; mio2trace.analyse([{str(log)!r}])"),
             ("timeline", other, "import timeline; assert timeline.NAME == 'the other one'"),
         ):
-            command = [str(python), "-c", code]
-            done = subprocess.run(command, cwd=tmp_path, env=clean(), capture_output=True, text=True)
+            done = ran([python, "-c", code], tmp_path)
             assert (done.returncode == 0) == there, done.stderr
             assert there or f"No module named '{module}'" in done.stderr
 
@@ -301,34 +289,21 @@ def test_beside_a_distribution_that_is_called_timeline_both_work(
 
 @pytest.mark.network
 def test_the_tests_pass_with_the_oldest_libraries(environment: Environment, tmp_path: Path) -> None:
-    """The program's own tests of readers and writers, with their tools beside."""
     python = environment("minimum")
     tools = tmp_path / "tools"
     pip(python, "install", "-q", "--target", str(tools), "pytest>=8", "hypothesis>=6.100")
     chosen = ["test_damage.py", "test_chrome_json.py", "test_ck.py", "test_run_log.py"]
-    result = subprocess.run(
-        [str(python), "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *(f"tests/{name}" for name in chosen)],
-        cwd=ROOT,
-        env=clean(PYTHONPATH=f"{tools}{os.pathsep}{ROOT / 'timeline'}"),
-        capture_output=True,
-        text=True,
-        timeout=500,
-    )
+    words = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *(f"tests/{name}" for name in chosen)]
+    result = ran([python, *words], ROOT, clean(PYTHONPATH=f"{tools}{os.pathsep}{ROOT / 'timeline'}"))
     assert result.returncode == 0, result.stdout[-3000:]
 
 
 def test_without_the_real_samples_every_module_is_collected_also_below_another_test(tmp_path: Path) -> None:
     """To skip while a module is collected is an error of it."""
-    modules = ("test_ck.py", "test_native.py", "test_op_times.py", "test_report.py")
-    result = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--collect-only"]
-        + [f"tests/{name}" for name in modules],
-        cwd=ROOT,
-        env=clean(PYTHONPATH=str(ROOT / "timeline"), PYTEST_CURRENT_TEST="another", MIO2TRACE_SHARED=str(tmp_path)),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    modules = ("test_ck.py", "test_native.py", "test_op_times.py", "test_same_answer.py")
+    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--collect-only", *(f"tests/{name}" for name in modules)]
+    more = {"PYTEST_CURRENT_TEST": "another", "MIO2TRACE_SHARED": str(tmp_path)}
+    result = ran([sys.executable, *words], ROOT, clean(PYTHONPATH=str(ROOT / "timeline"), **more))
     assert result.returncode == 0, result.stdout[-3000:]
 
 
@@ -363,15 +338,13 @@ def test_nothing_at_run_time_uses_the_network(tmp_path: Path, args: list[str]) -
     names = {"run.log": RUN / "run.log", "prof.json.gz": RUN / "prof.json.gz", "OUT.json.gz": tmp_path / "o.json.gz"}
     names["MIOPEN"] = log
     command = [sys.executable, "-c", NO_NETWORK, *(str(names.get(arg, arg)) for arg in args)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "timeline")}
-    result = subprocess.run(command, capture_output=True, text=True, env=environment)
+    result = ran(command, tmp_path, {**os.environ, "PYTHONPATH": str(ROOT / "timeline")})
     assert result.returncode == 0, result.stderr
 
 
 def test_a_socket_at_run_time_would_be_seen() -> None:
     probe = NO_NETWORK.replace("cli.main()", "import socket; socket.socket()")
-    caught = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, cwd=ROOT)
-    assert "network: socket" in caught.stderr
+    assert "network: socket" in ran([sys.executable, "-c", probe], ROOT).stderr
 
 
 def _name(requirement: str) -> str:
@@ -380,14 +353,14 @@ def _name(requirement: str) -> str:
     return found[0].lower().replace("_", "-")
 
 
-@pytest.mark.parametrize("name", ["run", "dev", "minimum"])
+@pytest.mark.parametrize("name", ["run", "dev", "minimum", "release"])
 def test_requirements_are_pinned_with_hashes_and_name_no_index(name: str) -> None:
     text = (REQUIREMENTS / f"{name}.txt").read_text()
     pins = {found[1]: found[2] for found in PIN.finditer(text + "\n")}
     rest = "".join(line for line in PIN.sub("", text + "\n").splitlines(True) if not line.startswith("#")).strip()
     assert rest == "", f"not a pin with hashes: {rest[:200]}"
     assert not re.search(r"https?:|file:|--(?:extra-)?index|--find-links|--trusted|@", text)
-    wanted = list(PROJECT["dependencies"])
+    wanted = ["build", "hatchling"] if name == "release" else list(PROJECT["dependencies"])
     if name == "dev":
         extras = PROJECT["optional-dependencies"]
         wanted += [one for extra in extras.values() for one in extra if not one.startswith("mio2trace")]

@@ -15,7 +15,6 @@ import pytest
 from benchmarks import fuzz
 from mio2trace import __version__
 from tests.conftest import ROOT, missing
-from tests.test_wheel import PIN
 
 GITHUB = ROOT / ".github"
 WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
@@ -72,7 +71,6 @@ def test_what_is_published_is_published_without_a_token() -> None:
 
 
 def test_each_python_that_is_named_is_tested() -> None:
-    """Classifiers, the matrix, and the least version that pip asks for."""
     named = {found[1] for text in PROJECT["classifiers"] if (found := re.fullmatch(r"Programming.* :: (3\.\d+)", text))}
     matrix = jobs(GITHUB / "workflows" / "test.yml")["test"]["strategy"]["matrix"]["python"]
     assert set(matrix) == named
@@ -89,14 +87,6 @@ def test_the_nightly_form_of_fuzzing_runs_every_night() -> None:
     assert words[:3] == ["python", "benchmarks/fuzz.py", "--nightly"]
     assert steps[-1]["with"]["path"] == words[words.index("--failing") + 1]
     assert fuzz.NIGHTLY == 100_000
-
-
-def test_a_release_is_built_with_pinned_tools() -> None:
-    """Hashes for everything that touches what people install."""
-    text = (ROOT / "requirements" / "release.txt").read_text("utf-8")
-    pins = {found[1] for found in PIN.finditer(text + "\n")}
-    assert {"build", "hatchling"} <= pins
-    assert not [line for line in PIN.sub("", text + "\n").splitlines() if line and not line.startswith("#")]
 
 
 def release_notes(root: Path, tag: str) -> subprocess.CompletedProcess[str]:
@@ -135,7 +125,6 @@ def test_the_notes_of_a_release_are_its_section_of_the_changelog(tmp_path: Path)
 
 
 def test_this_version_has_its_section() -> None:
-    """What a tag of this tree would publish has notes."""
     done = release_notes(ROOT, f"v{__version__}")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("### ")

@@ -218,7 +218,7 @@ def _of_class(node: Any) -> list[str]:
 
 
 class TooLong(BaseException):
-    """The time given to one call is over."""
+    """The time given to one call is over. Not an Exception: nothing in between may swallow it."""
 
 
 @contextmanager

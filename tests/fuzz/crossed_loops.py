@@ -64,10 +64,6 @@ def calls_of_iterations(size: int) -> Files:
     return [b"".join(lines), as_json([enqueue("MIOpenConvUni", ns=10**6 * at, us=1000 * at) for at in numbers])]
 
 
-def processes_of_a_log(size: int) -> Files:
-    return [b"".join(_glog(at, "a\tforward: 0.05 ms.", at + 1) for at in range(size // 68)), kernels(20)]
-
-
 def row_with_another(size: int) -> Files:
     """All kernels are the same but for one in the middle: no stretch that repeats is longer than a half."""
     count = size // 330
@@ -108,16 +104,6 @@ def _launching(entry: Sequence[bytes], count: int, of: int) -> bytes:
     """A call, and lines of what it launched, of so many names in turn."""
     line = b"Info2 [run] kernel_name = k%d, global_work_dim = { 64, 1, 1 }, local_work_dim = { 64, 1, 1 }"
     return b"".join(b"MIOpen(HIP): %s\n" % text for text in (*entry, *(line % (at % of) for at in range(count))))
-
-
-def launch_lines_of_a_search(size: int) -> Files:
-    """All of one entry; a kernel may be of each."""
-    return [_rocm(size // 160, "k", 9), _launching(_SEARCH, size // 220, 8)]
-
-
-def launch_lines_of_other_names(size: int) -> Files:
-    """None of the names that the profile has; each of its kernels has one of its own."""
-    return [_rocm(size // 160, f"q{size}_", size), _launching(_SEARCH, size // 220, size)]
 
 
 def kernels_of_any_call(size: int) -> Files:
@@ -171,10 +157,14 @@ CROSSED: Mapping[str, Slow] = {
     "lost calls": Slow(lost_calls),
     "devices of one name": Slow(devices_of_a_task),
     "benchmarks with layers": Slow(benchmarks_with_layers),
-    "processes of one log": Slow(processes_of_a_log),
+    "processes of one log": Slow(
+        lambda size: [b"".join(_glog(at, "a\tforward: 0.05 ms.", at + 1) for at in range(size // 68)), kernels(20)]
+    ),
     "a row of one kernel with another in it": Slow(row_with_another),
-    "launch lines of a search": Slow(launch_lines_of_a_search),
-    "launch lines of other names": Slow(launch_lines_of_other_names),
+    "launch lines of a search": Slow(lambda size: [_rocm(size // 160, "k", 9), _launching(_SEARCH, size // 220, 8)]),
+    "launch lines of other names": Slow(
+        lambda size: [_rocm(size // 160, f"q{size}_", size), _launching(_SEARCH, size // 220, size)]
+    ),
     "kernels of any call": Slow(kernels_of_any_call),
 }
 ALL: Mapping[str, Slow] = {**SLOW, **CROSSED, **ROWS, **SIDE}

@@ -17,7 +17,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -29,6 +28,7 @@ from mio2trace.conversion import Conversion, HostCalls, convert
 from mio2trace.notes import NOT_JOINED, InputError, OptionError
 from mio2trace.trace import Trace
 from mio2trace.writers import WRITERS, chrome_json, native
+from tests.fuzz.backtracking import TooLong, limit
 from tests.fuzz.rules import broken_rules
 from tests.native_packets import Picture, differences, order, read_json, read_native
 
@@ -45,10 +45,6 @@ _DIGITS = re.compile(r"-?\d+")
 
 class ViolationError(AssertionError):
     """The law is broken."""
-
-
-class TooSlowError(BaseException):
-    """Not an Exception: nothing in between may swallow it."""
 
 
 def signature(error: BaseException) -> str:
@@ -79,16 +75,7 @@ def is_open(found: str) -> bool:
 class Clock:
     """Seconds of processor time that the program took for the case at hand, without the checks."""
 
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    @contextlib.contextmanager
-    def running(self) -> Iterator[None]:
-        began = time.process_time()
-        try:
-            yield
-        finally:
-            self.seconds += time.process_time() - began
+    seconds = 0.0
 
 
 CLOCK = Clock()
@@ -102,7 +89,7 @@ def judge(
     ``enqueues`` is the least number of kernels and copies that must be drawn, counted or noted as lost. ``both``: the
     native form is written and read, too.
     """
-    with on_disk(files) as paths, limited(sum(map(len, files))):
+    with on_disk(files) as paths:
         out = io.BytesIO()
         options = {"by_order_alone": True, "check": True, "host_calls": host_calls, **options}
         result = converted(paths, out, **options)
@@ -115,24 +102,18 @@ def judge(
             return "trace"  # nothing of what was wanted
         check_rules(picture, chrome_json.NAME)
         if both:
-            check_native(result.trace, picture)
+            check_native(result.trace, picture, sum(map(len, files)))
     return "trace"
 
 
 def converted(paths: Sequence[Path], out: io.BytesIO | Path, **options: Any) -> Conversion | None:
     """The conversion; None when it was refused in one clear line."""
     try:
-        with CLOCK.running():
+        with watched("convert", sum(path.stat().st_size for path in paths)):
             result = convert(*paths, output=out, **options)
     except (InputError, OptionError) as error:
-        text = str(error)
-        if "\n" in text or not text.strip() or len(text) > 2000:
-            raise ViolationError(f"not one clear line: {text[:300]!r}") from None
+        one_line(error)
         return None
-    except TooSlowError:
-        raise ViolationError("more processor time than any input may take") from None
-    except (Exception, MemoryError) as error:
-        raise ViolationError(f"{type(error).__name__}: {error}") from error
     for note in result.notes:
         if note.kind == NOT_JOINED:
             raise ViolationError(str(note))
@@ -141,14 +122,15 @@ def converted(paths: Sequence[Path], out: io.BytesIO | Path, **options: Any) -> 
 
 def judge_operations(data: bytes) -> None:
     """The tables and driver lines of a log, by lines and by blocks."""
-    with limited(len(data)):
-        try:
-            with CLOCK.running():
-                check_log(data)
-        except TooSlowError:
-            raise ViolationError("more processor time for the tables than any input may take") from None
-        except Exception as error:
-            raise ViolationError(f"tables: {type(error).__name__}: {error}") from error
+    with watched("tables", len(data)):
+        check_log(data)
+
+
+def one_line(error: Exception) -> str:
+    text = str(error)
+    if "\n" in text or not text.strip() or len(text) > 2000:
+        raise ViolationError(f"not one clear line: {text[:300]!r}")
+    return text
 
 
 def check_trace(text: bytes) -> None:
@@ -181,14 +163,11 @@ def check_rules(picture: Picture, form: str) -> None:
         raise ViolationError(f"{form}: {broken}")
 
 
-def check_native(trace: Trace, picture: Picture) -> None:
+def check_native(trace: Trace, picture: Picture, size: int = 0) -> None:
     """The other form, read with the classes of the ``perfetto`` package, holds the picture that the JSON does."""
     out = io.BytesIO()
-    try:
-        with CLOCK.running():
-            native.write(trace, out)
-    except Exception as error:
-        raise ViolationError(f"{native.NAME}: {type(error).__name__}: {error}") from error
+    with watched(native.NAME, size):
+        native.write(trace, out)
     try:
         found = read_native(out.getvalue(), {group for group, _ in picture.tracks}).picture
     except Exception as error:  # protobuf has its own
@@ -256,19 +235,21 @@ def atexit_remove(folder: str) -> None:
 
 
 @contextlib.contextmanager
-def limited(size: int) -> Iterator[None]:
-    """Raise `TooSlowError` when the body takes too much processor time; main thread only."""
-
-    def stop(*_: object) -> None:
-        raise TooSlowError
-
-    before = signal.signal(signal.SIGVTALRM, stop)
-    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS + SECONDS_PER_MB * size / 1e6)
+def watched(what: str, size: int) -> Iterator[None]:
+    """The program's own work: counted by `CLOCK`, ended when it takes too long (main thread only). Refusals go on as
+    they are, any other error is a `ViolationError`."""
+    began = time.process_time()
     try:
-        yield
+        with limit(SECONDS + SECONDS_PER_MB * size / 1e6):
+            yield
+    except (InputError, OptionError, ViolationError):
+        raise
+    except TooLong:
+        raise ViolationError(f"{what}: more processor time than any input may take") from None
+    except Exception as error:
+        raise ViolationError(f"{what}: {type(error).__name__}: {error}") from error
     finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
+        CLOCK.seconds += time.process_time() - began
 
 
 def _memory() -> str | None:

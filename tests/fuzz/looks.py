@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from mio2trace.cli import cli
 from tests.fuzz import law
@@ -85,47 +85,46 @@ _OPTIONS: dict[str, Callable[[Chance], tuple[str, ...]]] = {
 COMMANDS = tuple(sorted(_OPTIONS))
 
 
+def asked(words: Sequence[str], size: int, codes: Sequence[int] = (0, 1, 2, 3)) -> Result:
+    """A command in this process, which ends with one of ``codes``; with 1 in one line. Raises `law.ViolationError`."""
+    with law.watched(words[0], size):
+        result = CliRunner().invoke(cli, list(words))
+    said, error = " ".join(words[:3]), result.exception
+    if error is not None and not isinstance(error, SystemExit):
+        raise law.ViolationError(f"{said}: {type(error).__name__}: {error}") from error
+    if result.exit_code not in codes or (result.exit_code == 1 and result.stderr.count("\n") != 1):
+        raise law.ViolationError(f"{said}: exit {result.exit_code}: {result.stderr[:300]!r}")
+    if steers(result.stderr):
+        raise law.ViolationError(f"{said}: characters that steer a terminal: {_STEERS.findall(result.stderr)[:9]!r}")
+    return result
+
+
 def judge_command(files: Sequence[bytes], words: Sequence[str]) -> int:
-    """A command beside `convert`: its exit code, 0, or 1 or 2 with its reason. In this process."""
-    with law.on_disk(files) as paths, law.limited(sum(map(len, files))):
-        try:
-            with law.CLOCK.running():
-                result = CliRunner().invoke(cli, [*words, *map(str, paths)])
-        except law.TooSlowError:
-            raise law.ViolationError(f"{words[0]}: more processor time than any input may take") from None
-    said = f"{' '.join(words)}: "
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        error = result.exception
-        raise law.ViolationError(f"{said}{type(error).__name__}: {error}") from error
-    if result.exit_code not in (0, 1, 2) or (result.exit_code == 1 and result.stderr.count("\n") != 1):
-        raise law.ViolationError(f"{said}exit {result.exit_code}: {result.stderr[:300]!r}")
-    if result.exit_code == 0:
-        wrong = _wrong_output(result.stdout, result.stderr, words)
-        if wrong:
-            raise law.ViolationError(f"{words[0]} output: {wrong}")
+    """A command beside `convert`: its exit code, 0, or 1 or 2 with its reason."""
+    with law.on_disk(files) as paths:
+        result = asked([*words, *map(str, paths)], sum(map(len, files)), (0, 1, 2))
+    if result.exit_code == 0 and (wrong := _wrong_output(result.stdout, words)):
+        raise law.ViolationError(f"{words[0]} output: {wrong}")
     return result.exit_code
 
 
-def _wrong_output(out: str, said: str, words: Sequence[str]) -> str:
+def _wrong_output(out: str, words: Sequence[str]) -> str:
     """What is wrong with what a command printed, as far as it can be seen without knowing the input."""
     form = words[words.index("--format") + 1] if "--format" in words else "csv"
-    if steers(out.replace("\t", "")) or steers(said):
-        return f"characters that steer a terminal: {_STEERS.findall(out + said)[:9]!r}"
+    if steers(out.replace("\t", "")):
+        return f"characters that steer a terminal: {_STEERS.findall(out)[:9]!r}"
     if words[0] == "inspect" or form == "jsonl":
         return _no_json(out.splitlines())
     if form == "json":
         return _no_json([out])
     if words[0] == "driver":
-        return next((f"no driver line: {line[:200]!r}" for line in out.splitlines() if not _driver_line(line)), "")
+        lines = (line for line in out.splitlines() if not _DRIVER_LINE.fullmatch(line))
+        return next((f"no driver line: {line[:200]!r}" for line in lines), "")
     if form == "csv" and "--text" not in words:
         rows = list(csv.reader(io.StringIO(out)))
         if any(len(row) != len(rows[0]) for row in rows):
             return "CSV rows of several lengths"
     return ""
-
-
-def _driver_line(line: str) -> bool:
-    return _DRIVER_LINE.fullmatch(line) is not None
 
 
 def _no_json(texts: Sequence[str]) -> str:
@@ -194,9 +193,9 @@ def judge_order(files: Sequence[bytes], host_calls: Any) -> str:
 def _shown(files: Sequence[bytes], words: Sequence[str]) -> str:
     """A command's table, or "refused"."""
     named = sorted(files)
-    with law.on_disk(named) as paths, law.limited(sum(map(len, files))), law.CLOCK.running():
+    with law.on_disk(named) as paths:
         given = [str(paths[named.index(data)]) for data in files]
-        result = CliRunner().invoke(cli, [*words, "--format", "csv", *given])
+        result = asked([*words, "--format", "csv", *given], sum(map(len, files)))
     return result.stdout if result.exit_code == 0 else "refused"
 
 
@@ -205,7 +204,7 @@ def _outcome(files: Sequence[bytes], host_calls: Any) -> bytes | str:
     out = io.BytesIO()
     # Names tell the order: each file keeps its own, whatever its place.
     named = sorted(files)
-    with law.on_disk(named) as paths, law.limited(sum(map(len, files))):
+    with law.on_disk(named) as paths:
         given = [paths[named.index(data)] for data in files]
         found = law.converted(given, out, host_calls=host_calls, by_order_alone=True)
     return "refused" if found is None else out.getvalue()

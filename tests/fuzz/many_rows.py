@@ -40,10 +40,6 @@ def processes_with_collectives(size: int) -> Files:
     return [rocm_made.rocpd(_run(size // _ROW), script + _PIDS)]
 
 
-def devices_of_a_database(size: int) -> Files:
-    return [rocm_made.rocpd(_run(size // _ROW), "UPDATE rocpd_kernel_dispatch SET agent_id = id")]
-
-
 def _table(size: int, apart_ns: int) -> Files:
     """Processes of one kernel each, on one clock."""
     head = '"Index","KernelName","gpu-id","queue-id","pid","tid","grd","wgr","BeginNs","EndNs"\n'
@@ -56,14 +52,12 @@ def processes_of_a_table(size: int) -> Files:
     return _table(size, 9)
 
 
-def processes_that_look_alike(size: int) -> Files:
-    return _table(size, 0)
-
-
 ROWS: Mapping[str, Slow] = {
     "processes of a database": Slow(processes_of_a_database),
     "processes with collectives": Slow(processes_with_collectives),
-    "devices of a database": Slow(devices_of_a_database),
-    "processes that look alike": Slow(processes_that_look_alike, "kernels"),
+    "devices of a database": Slow(
+        lambda size: [rocm_made.rocpd(_run(size // _ROW), "UPDATE rocpd_kernel_dispatch SET agent_id = id")]
+    ),
+    "processes that look alike": Slow(lambda size: _table(size, 0), "kernels"),
     "processes of a table, their kernels": Slow(processes_of_a_table, "kernels"),
 }

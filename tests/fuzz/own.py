@@ -28,14 +28,12 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import msgspec
-from click.testing import CliRunner
 
 from mio2trace.analysis import AnalysisOptions, analyse
 from mio2trace.batch import work
 from mio2trace.batch.confined import UNLIMITED, Ended, Limits
 from mio2trace.batch.work import Entry
 from mio2trace.bundles import make
-from mio2trace.cli import cli
 from mio2trace.comparing import sides
 from mio2trace.comparing.sides import OPTIONS, side
 from mio2trace.dataset import write_run
@@ -68,29 +66,15 @@ _TABLES = ("runs", "kernels", "operations", "layers", "problems", "iterations", 
 # ---- asking
 
 
-def asked(words: Sequence[str], size: int) -> int:
-    """A command in this process: its exit code, 0 to 3. Raises `law.ViolationError`."""
-    with law.limited(size):
-        try:
-            with law.CLOCK.running():
-                result = CliRunner().invoke(cli, list(words))
-        except law.TooSlowError:
-            raise law.ViolationError(f"{words[0]}: more processor time than any input may take") from None
-    error = result.exception
-    if error is not None and not isinstance(error, SystemExit):
-        raise law.ViolationError(f"{' '.join(words[:3])}: {type(error).__name__}: {error}") from error
-    if result.exit_code not in (0, 1, 2, 3) or (result.exit_code == 1 and result.stderr.count("\n") != 1):
-        raise law.ViolationError(f"{words[0]}: exit {result.exit_code}: {result.stderr[:300]!r}")
-    if looks.steers(result.stderr):
-        raise law.ViolationError(f"{words[0]}: characters that steer a terminal")
-    return result.exit_code
-
-
 def as_run(place: Path, chance: Chance, size: int) -> str:
     """One command on what is an input in place of a run."""
     words = chance.choice(_READ_AS_RUN)
     more = [str(place)] if words[0] == "compare" else ["select count(*) from kernels"] if words[0] == "query" else []
-    return "refused" if asked([*words, str(place), *more], size) else "read"
+    return _answered([*words, str(place), *more], size)
+
+
+def _answered(words: Sequence[str], size: int) -> str:
+    return "refused" if looks.asked(words, size).exit_code else "read"
 
 
 @contextlib.contextmanager
@@ -151,7 +135,7 @@ def of_base(chance: Chance) -> str:
         changed, good = _put(place, {"a.json": data, "b.json": _base()})
         words = ["compare", *map(str, chance.choice(([changed, good], [good, changed], [changed, changed])))]
         words += chance.choice(([], ["--format", "json"], ["--fail-above", "5%"], ["-o", str(place / "x.html")]))
-        return "refused" if asked(words, len(data)) == 1 else "read"
+        return "refused" if looks.asked(words, len(data)).exit_code == 1 else "read"
 
 
 # ---- datasets
@@ -260,8 +244,8 @@ def dataset(chance: Chance) -> str:
             _other_table(place / name, chance)
         if chance.random() < 0.3:
             form = chance.choice(("html", "text"))
-            return "refused" if asked(["report", str(place / "ds"), "--format", form], size) else "read"
-        return "refused" if asked(["query", str(place / "ds"), chance.choice(_QUERIES)], size) else "read"
+            return _answered(["report", str(place / "ds"), "--format", form], size)
+        return _answered(["query", str(place / "ds"), chance.choice(_QUERIES)], size)
 
 
 def _other_table(path: Path, chance: Chance) -> None:
@@ -296,7 +280,7 @@ def journal(chance: Chance) -> str:
         else:
             words = [words[0], str(place / "ds"), *words[1:]]
         with contextlib.nullcontext() if chance.random() < 0.02 else _not_confined():
-            return "refused" if asked(words, 200_000) else "read"
+            return _answered(words, 200_000)
 
 
 class _Unconfined:
@@ -422,7 +406,7 @@ def folders(chance: Chance) -> str:
         where = place / name / inner
         if chance.random() < 0.5:
             _put(where, _run_files())
-            return "refused" if asked(["kernels", "--format", "json", "--", str(where)], 100_000) else "read"
+            return _answered(["kernels", "--format", "json", "--", str(where)], 100_000)
         _put(where, _dataset())
         there = where / "ds"
         first, second = (_answer(one) for one in (there, _plain_dataset()))
@@ -441,9 +425,7 @@ def _plain_dataset() -> Path:
 
 def _answer(place: Path) -> str:
     words = ["query", str(place), "select run, version, kernels from runs order by run", "--format", "json"]
-    done = CliRunner().invoke(cli, words)
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise law.ViolationError(f"query: {done.exception!r}") from done.exception
+    done = looks.asked(words, 100_000)
     return done.stdout if done.exit_code == 0 else done.stderr
 
 
@@ -459,7 +441,7 @@ def sums(chance: Chance) -> str:
     expected = count(data)
     if expected is None:
         return "unknown"
-    with law.on_disk([data]) as paths, law.limited(len(data)):
+    with law.on_disk([data]) as paths:
         result = law.converted(paths, io.BytesIO(), by_order_alone=True)
     if result is None:
         return "refused"

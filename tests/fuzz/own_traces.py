@@ -48,19 +48,15 @@ def written() -> Mapping[str, bytes]:
 
 def read(data: bytes, form: str, *, damaged: bool = False) -> Read:
     """Through the program. Raises `law.ViolationError` for what is neither read nor refused in a line."""
-    with law.on_disk([data]) as (path,), law.limited(len(data)):
+    with law.on_disk([data]) as (path,):
         notes = Notes()
         try:
-            with law.CLOCK.running():
+            with law.watched(form, len(data)):
                 if not writers.is_ours(path):
                     return Read([], _refused(path))
                 slices = [_whole(one) for one in writers.slices(path, notes=notes, damaged=damaged)]
         except InputError as error:
-            return Read([], one_line(error))
-        except law.TooSlowError:
-            raise law.ViolationError(f"{form}: more processor time than any input may take") from None
-        except Exception as error:
-            raise law.ViolationError(f"{form}: {type(error).__name__}: {error}") from error
+            return Read([], law.one_line(error))
     return Read(slices, "; ".join(map(str, notes)))
 
 
@@ -74,13 +70,6 @@ def _refused(path: Path) -> str:
         convert(path)
         raise law.ViolationError("a trace of ours is read as the profile of a run")
     return "no trace of ours, and no other input"
-
-
-def one_line(error: Exception) -> str:
-    text = str(error)
-    if "\n" in text or not text.strip() or len(text) > 2000:
-        raise law.ViolationError(f"not one clear line: {text[:300]!r}")
-    return text
 
 
 def judge(changed: bytes, form: str) -> str:
@@ -155,18 +144,14 @@ def judge_hostile(data: bytes, form: str) -> str:
     anyway = read(data, form, damaged=True)
     if strict.slices and strict.slices != anyway.slices:
         raise law.ViolationError(f"{form}: --damaged reads another trace")
-    with law.on_disk([data]) as (path,), law.limited(len(data)):
+    with law.on_disk([data]) as (path,):
         if writers.is_ours(path):
             for what, ask in _ASKED.items():
                 try:
-                    with law.CLOCK.running():
+                    with law.watched(what, len(data)):
                         ask(path)
                 except InputError as error:
-                    one_line(error)
-                except law.TooSlowError:
-                    raise law.ViolationError(f"{what}: more processor time than any input may take") from None
-                except Exception as error:
-                    raise law.ViolationError(f"{what}: {type(error).__name__}: {error}") from error
+                    law.one_line(error)
     if not strict.slices:
         return "refused"
     if form.startswith("json"):

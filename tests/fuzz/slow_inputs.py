@@ -89,48 +89,8 @@ def _kernels(count: int, name: str = "k", **fields: Any) -> bytes:
 # Long lines
 
 
-def layer_spaces(size: int) -> Files:
-    return [GLOG + b"x" + b" " * size + b"ward:\n"]
-
-
-def tensor_lengths(size: int) -> Files:
-    return [_entry(b"xDesc = 1, 3" + b" " * size + b"x")]
-
-
-def gemm_field(size: int) -> Files:
-    return [_entry(b"xDesc = 1, 3, 8, 8,") + b"MIOpen(OpenCL): Info2 [CallGemm] gemm_desc: {" + b"a" * size + b"}\n"]
-
-
-def command_spaces(size: int) -> Files:
-    return [b"MIOpen(OpenCL): Command [x] ./bin/MIOpenDriver conv -n 1" + b" " * size + b"x -c 3\n"]
-
-
 def find_db_key(size: int) -> Files:
     return [b"MIOpen(OpenCL): Info [x] Looking for key: 1-" + b"A" * size + b"!\n"]
-
-
-def solution_tensors(size: int) -> Files:
-    return [_entry(b"tensors = " + b"a: {" * (size // 4), api=b"miopenRunSolution")]
-
-
-def solution_pointers(size: int) -> Files:
-    return [_entry(b"tensors = " + b"a: " * (size // 3), api=b"miopenRunSolution")]
-
-
-def bare_prefixes(size: int) -> Files:
-    return [b"MIOpen: Info [" * (size // 14) + b"\n"]
-
-
-def token_names(size: int) -> Files:
-    return [_json([_enqueue("-eyJ" * (size // 4))])]
-
-
-def token_names_long(size: int) -> Files:
-    return [_json([_enqueue("eyJaaaaaaaa-" * (size // 12))])]
-
-
-def mangled_name(size: int) -> Files:
-    return [COMMAND, _json([_enqueue("_Z" + "1a" * (size // 2))])]
 
 
 def stream_label(size: int) -> Files:
@@ -141,15 +101,7 @@ def stream_label(size: int) -> Files:
     ]  # fmt: skip
 
 
-def comments(size: int) -> Files:
-    return [b"# " * (size // 2) + b"\nx"]
-
-
 # Loops
-
-
-def empty_arrays(size: int) -> Files:
-    return [GLOG + b"x\n" + b"[dv/dt] << [] [dv/dt] >>" * (size // 24) + b"\n"]
 
 
 def clock_bounds(size: int) -> Files:
@@ -199,16 +151,9 @@ def text_ops(size: int, overlapping: bool = False) -> Files:
     return [b'dev_stats { device: "/job:localhost/replica:0/task:0/device:GPU:0"\n' + b"".join(ops) + b"}"]
 
 
-def text_ops_overlapping(size: int) -> Files:
-    return text_ops(size, overlapping=True)
-
-
 def benchmarks(size: int) -> Files:
     line = b"I1120 10:00:01.020552  2155 caffe.cpp:465] "
-    return [
-        (line + b"*** Benchmark begins ***\n" + line + b"Performing Forward\n") * (size // 150),
-        _kernels(20),
-    ]
+    return [(line + b"*** Benchmark begins ***\n" + line + b"Performing Forward\n") * (size // 150), _kernels(20)]
 
 
 def queues_and_operations(size: int) -> Files:
@@ -243,34 +188,14 @@ def idle_operations(size: int) -> Files:
     return [entry * (size // 2 // len(entry)), _json(calls)]
 
 
-def setting_up(size: int) -> Files:
-    return [b"".join(GLOG + b"Setting up l%d\n" % at for at in range(size // 60)), _kernels(10)]
-
-
-def layers_of_one_name(size: int) -> Files:
-    return [(GLOG + b"conv1\tforward: 0.05 ms.\n") * (size // 2 // 68), _kernels(size // 2 // 330)]
-
-
 def iterations(size: int) -> Files:
     lines = [GLOG + b"Iteration: %d forward-backward time: 1 ms.\n" % at for at in range(size // 2 // 90)]
     return [GLOG + b"*** Benchmark begins ***\n" + b"".join(lines), _kernels(size // 2 // 330)]
 
 
-def threads(size: int) -> Files:
-    return [b"".join(b"%d MIOpen(HIP): miopenStatus_t miopenX(a){\n" % at for at in range(size // 48))]
-
-
-def headers(size: int) -> Files:
-    return [b"".join(b"MIOpen(HIP): miopenStatus_t miopenX%d(a\n" % at for at in range(size // 44))]
-
-
 def learned_names(size: int) -> Files:
     users = b"".join(b"USER=u%d\n" % at for at in range(min(size // 2, 1 << 16) // 10))
     return [users + COMMAND + (INFO + b"u " * 20 + b"\n") * (size // 2 // 66)]
-
-
-def queues(size: int) -> Files:
-    return [_json([_enqueue("k", ns=10**6, us=100, queue=hex(at + 16)) for at in range(size // 330)])]
 
 
 def names(size: int) -> Files:
@@ -281,10 +206,6 @@ def nested_kernels(size: int) -> Files:
     """On one queue, each within the one before."""
     count = size // 330
     return [_json([_enqueue("k", ns=10**6 + at, dur=10**7 - 2 * at, us=100 * at) for at in range(count)])]
-
-
-def equal_kernels(size: int) -> Files:
-    return [_json([_enqueue("k", ns=10**6, us=100) for _ in range(size // 330)])]
 
 
 def arguments(size: int) -> Files:
@@ -372,11 +293,18 @@ SLOW: Mapping[str, Slow] = {
     "launch of a level line": Slow(
         _repeated(b"MIOpen(HIP): Info2 [run] kernel_name = a", b",global_work_dim = {"), "ops"
     ),
-    "layer line of spaces": Slow(layer_spaces),
-    "token in a name": Slow(token_names),
-    "long token in a name": Slow(token_names_long),
-    "command of spaces": Slow(command_spaces, "ops"),
-    "GEMM fields": Slow(gemm_field, "ops"),
+    "layer line of spaces": Slow(lambda size: [GLOG + b"x" + b" " * size + b"ward:\n"]),
+    "token in a name": Slow(lambda size: [_json([_enqueue("-eyJ" * (size // 4))])]),
+    "long token in a name": Slow(lambda size: [_json([_enqueue("eyJaaaaaaaa-" * (size // 12))])]),
+    "command of spaces": Slow(
+        lambda size: [b"MIOpen(OpenCL): Command [x] ./bin/MIOpenDriver conv -n 1" + b" " * size + b"x -c 3\n"], "ops"
+    ),
+    "GEMM fields": Slow(
+        lambda size: [
+            _entry(b"xDesc = 1, 3, 8, 8,") + b"MIOpen(OpenCL): Info2 [CallGemm] gemm_desc: {" + b"a" * size + b"}\n"
+        ],
+        "ops",
+    ),
     "assigned values": Slow(
         _repeated(b"MIOpen(OpenCL): Info [FindConvFwdAlgorithm] requestAlgoCount = 1, ", b"a"), "ops"
     ),
@@ -384,33 +312,47 @@ SLOW: Mapping[str, Slow] = {
     "message of sizes": Slow(_repeated(INFO + b"N=1 ", b"C=1 "), "ops"),
     "message of environment": Slow(_repeated(INFO, b"MIOPEN_"), "ops"),
     "message of algorithms": Slow(_repeated(INFO + b"miopen", b"Algo"), "ops"),
-    "tensor lengths": Slow(tensor_lengths, "ops"),
+    "tensor lengths": Slow(lambda size: [_entry(b"xDesc = 1, 3" + b" " * size + b"x")], "ops"),
     "label of a stream": Slow(stream_label),
     "find-db key": Slow(find_db_key, "ops"),
-    "tensors of a solution": Slow(solution_tensors, "ops"),
-    "pointers of a solution": Slow(solution_pointers, "ops"),
-    "bare prefixes": Slow(bare_prefixes, "ops"),
-    "mangled name": Slow(mangled_name),
-    "comments of a text": Slow(comments),
-    "empty dv/dt arrays": Slow(empty_arrays),
+    "tensors of a solution": Slow(
+        lambda size: [_entry(b"tensors = " + b"a: {" * (size // 4), api=b"miopenRunSolution")], "ops"
+    ),
+    "pointers of a solution": Slow(
+        lambda size: [_entry(b"tensors = " + b"a: " * (size // 3), api=b"miopenRunSolution")], "ops"
+    ),
+    "bare prefixes": Slow(lambda size: [b"MIOpen: Info [" * (size // 14) + b"\n"], "ops"),
+    "mangled name": Slow(lambda size: [COMMAND, _json([_enqueue("_Z" + "1a" * (size // 2))])]),
+    "comments of a text": Slow(lambda size: [b"# " * (size // 2) + b"\nx"]),
+    "empty dv/dt arrays": Slow(lambda size: [GLOG + b"x\n" + b"[dv/dt] << [] [dv/dt] >>" * (size // 24) + b"\n"]),
     "hull of the clock's bounds": Slow(clock_bounds),
     "LibDNN's programs": Slow(programs),
     "ops of a TF text": Slow(text_ops),
-    "overlapping ops of a TF text": Slow(text_ops_overlapping),
+    "overlapping ops of a TF text": Slow(lambda size: text_ops(size, overlapping=True)),
     "benchmarks": Slow(benchmarks),
     "queues and operations": Slow(queues_and_operations),
     "ends of layers": Slow(layer_ends),
     "idle operations": Slow(idle_operations),
-    "layers set up": Slow(setting_up),
-    "layers of one name": Slow(layers_of_one_name),
+    "layers set up": Slow(
+        lambda size: [b"".join(GLOG + b"Setting up l%d\n" % at for at in range(size // 60)), _kernels(10)]
+    ),
+    "layers of one name": Slow(
+        lambda size: [(GLOG + b"conv1\tforward: 0.05 ms.\n") * (size // 2 // 68), _kernels(size // 2 // 330)]
+    ),
     "iterations": Slow(iterations),
-    "threads": Slow(threads),
-    "headers without end": Slow(headers),
+    "threads": Slow(
+        lambda size: [b"".join(b"%d MIOpen(HIP): miopenStatus_t miopenX(a){\n" % at for at in range(size // 48))]
+    ),
+    "headers without end": Slow(
+        lambda size: [b"".join(b"MIOpen(HIP): miopenStatus_t miopenX%d(a\n" % at for at in range(size // 44))]
+    ),
     "learned names": Slow(learned_names),
-    "queues": Slow(queues),
+    "queues": Slow(
+        lambda size: [_json([_enqueue("k", ns=10**6, us=100, queue=hex(at + 16)) for at in range(size // 330)])]
+    ),
     "names of kernels": Slow(names),
     "nested kernels": Slow(nested_kernels),
-    "equal kernels": Slow(equal_kernels),
+    "equal kernels": Slow(lambda size: [_json([_enqueue("k", ns=10**6, us=100) for _ in range(size // 330)])]),
     "kernel objects": Slow(arguments),
     "buffers of one handle": Slow(buffers),
     "entries of other buffers": Slow(entries_of_all_buffers),

@@ -323,12 +323,8 @@ def _array_in_log(chance: Chance) -> Case:
     return Case("log with a dv/dt array", [b"".join((*log[:at], *array, *log[at:]))], enqueues(found))
 
 
-def _miopen(chance: Chance) -> Case:
-    return Case("MIOpen log", ["".join(miopen_log(chance)).encode()], 0)
-
-
-def _caffe(chance: Chance) -> Case:
-    return Case("Caffe log", ["".join(caffe_log(chance)).encode()], 0)
+def _log(kind: str, lines: Callable[[Chance], list[str]]) -> Callable[[Chance], Case]:
+    return lambda chance: Case(kind, ["".join(lines(chance)).encode("utf-8", "replace")], 0)
 
 
 def _ck(chance: Chance) -> Case:
@@ -336,37 +332,25 @@ def _ck(chance: Chance) -> Case:
     return Case("CK record", [json.dumps(record, indent=chance.choice((None, 4))).encode()], count)
 
 
-def _tensorflow(chance: Chance) -> Case:
-    return Case("TensorFlow", tensorflow.files(chance, NAMES), 0)
-
-
-def _rocm(chance: Chance) -> Case:
-    _, made, count = rocm.files(chance, NAMES)
-    return Case("ROCm", made, count)
-
-
-def _kineto(chance: Chance) -> Case:
-    return Case("Kineto", *kineto.files(chance, NAMES))
-
-
-def _side_files(chance: Chance) -> Case:
-    return Case("XSpace and side files", *side_files.files(chance, NAMES))
-
-
-def _log_with_side_lines(chance: Chance) -> Case:
+def _with_side_lines(chance: Chance) -> list[str]:
     """MIOpen's log with records of its databases and calls of GEMM libraries between its lines."""
     lines = [*miopen_log(chance), *side_files.database_lines(chance), *side_files.blas_lines(chance)]
     if chance.random() < 0.5:
         chance.shuffle(lines)
-    return Case("log with records of libraries", ["".join(lines).encode("utf-8", "replace")], 0)
+    return lines
 
 
-GENERATORS: tuple[Callable[[Chance], Case], ...] = (
-    _profile, _log_and_profile, _text_blocks, _array_in_log, _miopen, _caffe, _ck, _tensorflow, _rocm, _kineto,
-    _side_files, _log_with_side_lines,
-)  # fmt: skip
 KINDS: dict[str, Callable[[Chance], Case]] = {
-    "rocm": _rocm, "kineto": _kineto, "tensorflow": _tensorflow, "ck": _ck, "side": _side_files,
-    "side-log": _log_with_side_lines,
-}  # fmt: skip
+    "rocm": lambda chance: Case("ROCm", *rocm.files(chance, NAMES)[1:]),
+    "kineto": lambda chance: Case("Kineto", *kineto.files(chance, NAMES)),
+    "tensorflow": lambda chance: Case("TensorFlow", tensorflow.files(chance, NAMES), 0),
+    "ck": _ck,
+    "side": lambda chance: Case("XSpace and side files", *side_files.files(chance, NAMES)),
+    "side-log": _log("log with records of libraries", _with_side_lines),
+}
 """Of `benchmarks/fuzz.py --kinds`."""
+GENERATORS: tuple[Callable[[Chance], Case], ...] = (
+    _profile, _log_and_profile, _text_blocks, _array_in_log, _log("MIOpen log", miopen_log),
+    _log("Caffe log", caffe_log), _ck, KINDS["tensorflow"], KINDS["rocm"], KINDS["kineto"], KINDS["side"],
+    KINDS["side-log"],
+)  # fmt: skip
