@@ -287,14 +287,14 @@ def test_times_printed_on_another_device_put_nothing_into_a_wrong_layer(log: str
 @pytest.mark.shared
 @pytest.mark.parametrize(
     ("name", "number", "right", "mean"),
-    [("alexnet-10it-graph", 46001, 1, 0.99), ("resnet-train-miopen-2threads", 45362, 0.995, 0)],
+    [("alexnet-10it-graph", 46001, 83, 0.99), ("resnet-train-miopen-2threads", 45362, 589, 0)],
 )
 def test_calls_keep_to_their_stream_capture_and_thread(
-    name: str, number: int, right: float, mean: float, tmp_path: Path
+    name: str, number: int, right: int, mean: float, tmp_path: Path
 ) -> None:
     """Without ranges: what ran before the capture is as sure as without one; both ids of the log are the profile's."""
     operations, _ = scored(rocm_twin(name, "run.hip.log", number), tmp_path, OWN_EVIDENCE)
-    assert operations.right >= right * operations.kernels > 0
+    assert operations.right >= max(right, 0.995 * operations.links)
     assert operations.wrong_and_sure == 0
     assert operations.mean > mean
 

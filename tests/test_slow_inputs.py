@@ -111,7 +111,12 @@ def widths(monkeypatch: pytest.MonkeyPatch) -> list[Width]:
     """The widths of all searches."""
     found: list[Width] = []
     solve = Lattice.solve
-    monkeypatch.setattr(Lattice, "solve", lambda lattice: found.append(lattice._width) or solve(lattice))
+
+    def counted(lattice: Lattice) -> Posterior:
+        found.append(lattice._width)
+        return solve(lattice)
+
+    monkeypatch.setattr(Lattice, "solve", counted)
     return found
 
 
