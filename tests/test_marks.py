@@ -160,7 +160,7 @@ def test_ambiguous_marks_are_not_used() -> None:
     assert len(run.profile.opencl.marks) == 2 + 3 * (6 + 4)
     notes = Notes()
     found = align(run.profile, [run.with_log(layers=(), events=(), iterations=None).log], notes)
-    assert found.links.runs == []
+    assert not found.links.runs
     assert any("do not fit" in note.kind for note in notes.problems)
 
 
