@@ -483,7 +483,7 @@ def test_columns_are_taken_by_the_legend() -> None:
         ("tower_0/v/cg/resnet_v20/conv1/conv2d/Conv2D", ("resnet_v20/conv1", "Conv2D")),
         ("v/tower_1/cg/conv0/conv2d/Conv2D", ("tower_1/conv0", "Conv2D")),
         ("tower_3/v/gradients/tower_3/v/cg/conv0/batchnorm0/FusedBatchNormV3_grad/FusedBatchNormGradV3",
-         ("tower_3/tower_3/conv0", "FusedBatchNormGradV3")),
+         ("tower_3/conv0", "FusedBatchNormGradV3")),
         ("v/task_0_tower_1/cg/mpool0/MaxPool", ("task_0_tower_1/mpool0", "MaxPool")),
         ("tower_0/v/xentropy/sparse_softmax_cross_entropy_loss", ("sparse_softmax_cross_entropy_loss", "")),
         ("v/tower_0/gradients/v/tower_0/cg/mpool0/MaxPool_grad/MaxPoolGrad", ("mpool0/MaxPool_grad", "MaxPoolGrad")),

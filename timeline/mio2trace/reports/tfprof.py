@@ -301,6 +301,8 @@ _DROPPED = (
     "conv2d/", "Conv2D_grad/", "Relu_grad/", "FusedBatchNorm_grad/", "FusedBatchNormV2_grad/", "FusedBatchNormV3_grad/",
 )  # fmt: skip
 _BATCH_NORM = re.compile(r"/batchnorm\d+/")
+_TWICE = re.compile(r"^((?:task_\d+_)?tower_\d+/)\1")
+"""The name of a gradient has its tower twice."""
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
@@ -325,6 +327,7 @@ def short_name(name: str) -> tuple[str, str]:
     """
     for part in _PARTS:
         name = part.sub(_other_tower, name)
+    name = _TWICE.sub(r"\1", name)
     for text in _DROPPED:
         name = name.replace(text, "")
     name = _BATCH_NORM.sub("/", name)
