@@ -309,7 +309,7 @@ class Likelihood:
             namings = self.calls.namings
             rarest = min([namings[handle] for handle in own])
             nats += log((OTHERS + len(self.operations)) / rarest)
-        read, written = (buffer if buffer in own else NONE for buffer in (kernels.read[at], kernels.written[at]))
+        read, written = (buffer if buffer in own else NONE for buffer in kernels.helpers_buffers(at))
         if (read != NONE or written != NONE) and self.calls.is_misused(index, read, written):
             nats += NATS_NEVER
         return Fit(nats, len(own), launched, named)

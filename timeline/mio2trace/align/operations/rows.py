@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
@@ -350,9 +351,8 @@ class Kernels:
     if probably. ``apart[i]``: both have buffers, but no common one. ``again[i]``: equal to one of the two before.
     ``parted[i]``: the thread moved host data in between. ``in_row[i]``: continues a row of GEMMs. ``after_helper[i]``:
     follows a helper of what comes next. ``library[i]``: is the library's. ``gemm_before[i]``, ``main_before[i]``: kind
-    of the last GEMM, of the last main kernel, or -1. ``written``, ``read``: buffer of the kernel, of a helper, or 0.
-    ``cut``: length at which a tool cut ``names``, or 0. ``is_blurred``: cut names do
-    not distinguish GEMM and scaling."""
+    of the last GEMM, of the last main kernel, or -1. ``cut``: length at which a tool cut ``names``, or 0.
+    ``is_blurred``: cut names do not distinguish GEMM and scaling."""
 
     def __init__(
         self,
@@ -390,10 +390,8 @@ class Kernels:
         ties = [_tie(signs[before], signs[after], workspaces) for before, after in beside]
         columns = np.array(ties, np.uint8).reshape(-1, 2)[pair_of].T
         self.helped, self.apart = (bytearray(1) + column.tobytes() for column in columns)
-        places = sign_of.tolist()
-        self.named = [signs[place].named for place in places]
-        self.written = [signs[place].written for place in places]
-        self.read = [signs[place].read for place in places]
+        self._signs, self._sign_of = signs, array("i", sign_of.astype(np.int32).tobytes())
+        self.named = [signs[place].named for place in self._sign_of]
         of = np.array([sign.kind for sign in signs], np.int64)[sign_of]
         self.of: list[int] = of.tolist()
         before = np.append(-1, of)[:-1]
@@ -408,6 +406,11 @@ class Kernels:
         self.after_helper = bytearray(self.library & helping[np.append(of[:1], of)[:-1]])
         self.gemm_before = _last(of, computing)
         self.main_before = _last(of, np.array([kind.role == "main" for kind in self.kinds]))
+
+    def helpers_buffers(self, at: int) -> tuple[int, int]:
+        """Return the buffers that the kernel ``at`` reads and writes; 0 unless it is a helper."""
+        sign = self._signs[self._sign_of[at]]
+        return sign.read, sign.written
 
     def __len__(self) -> int:
         return len(self.of)
@@ -498,11 +501,10 @@ def _parted(commands: Activities, rows: Numbers) -> bytearray:
     return bytearray(parted)
 
 
-def _last(of: Numbers, kinds: NDArray[np.bool_]) -> list[int]:
+def _last(of: Numbers, kinds: NDArray[np.bool_]) -> array[int]:
     """Return for each kernel the last one of ``kinds`` before it, -1 for none."""
     last = np.append(-1, np.maximum.accumulate(np.where(kinds[of], np.arange(len(of)), -1)))[:-1]
-    found: list[int] = np.where(last < 0, -1, of[last]).tolist()
-    return found
+    return array("i", np.where(last < 0, -1, of[last]).astype(np.int32).tobytes())
 
 
 def buffers_among(arguments: Sequence[str]) -> tuple[int, ...]:
