@@ -191,8 +191,8 @@ def test_each_replay_executes_the_ops_of_its_capture(tmp_path: Path, apart: bool
     assert first.flop == 2 * 8 * 16 * 4
     assert [links.runs[links.run_of[position]].layer for position in at[:5]] == ["Block_0"] * 3 + ["Block_1"] * 2
     assert [links.iteration_of(position) for position in at] == [1] * 10 + [2] * 10
-    host = mio2trace.analyse(written(tmp_path, *files)).run.measures[0].host_ns_of
-    assert all(host[links.operation_of[position]] is None for position in at)
+    host = mio2trace.analyse(written(tmp_path, *files)).run.measures[0].host_ns
+    assert all(host(links.operation_of[position]) is None for position in at)
 
 
 @pytest.mark.parametrize("other_process", [False, True])

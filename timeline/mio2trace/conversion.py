@@ -31,8 +31,9 @@ LARGE = "a run that is too large for a viewer"
 class Conversion(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a conversion: the trace, its metadata, the notes, lines about it, and the size of the output.
 
-    ``analysis``: its source; joined logs have operations, but no entries any more. ``runs``: the runs in the trace.
-    ``account``: the format of each input, the evidence of the links, notes. ``reasons``: the lines for ``explain``.
+    ``analysis``: its source; without ``beside``, joined logs have operations but no entries any more. ``runs``: those
+    in the trace. ``account``: the format of each input, the evidence of the links, notes. ``reasons``: the lines for
+    ``explain``.
     """
 
     trace: Trace
@@ -163,7 +164,7 @@ def convert(  # noqa: PLR0913 - keyword-only options
                 by_order_alone=by_order_alone,
                 from_start=from_start,
                 keep_reasons=bool(explain),
-                keep_entries=False,
+                keep_entries=beside is not None,
                 progress=progress,
             ),
         )

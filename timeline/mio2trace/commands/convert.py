@@ -193,7 +193,7 @@ def convert(
             *files,
             output=output,
             progress=progress,
-            beside=lambda analysis: wrote.extend(beside(analysis)),
+            beside=(lambda analysis: wrote.extend(beside(analysis))) if tables or page else None,
             **reading._asdict(),
             **drawing,
         ).without_parts()
