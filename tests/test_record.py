@@ -51,9 +51,7 @@ OURS = {"PYTHONPATH": str(ROOT / "timeline")}
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    with mounted(disk, "size=256k"):
+    with mounted(tmp_path, "size=256k") as disk:
         yield disk
 
 
