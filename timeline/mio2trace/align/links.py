@@ -17,7 +17,7 @@ from mio2trace.align.rates import calibrated
 from mio2trace.evidence import EVIDENCE, STRENGTH, Evidence
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import Activity
-from mio2trace.model.tables import Activities, LayerKey, Numbers, Pool, numbers, plain, present
+from mio2trace.model.tables import NO, Activities, LayerKey, Numbers, Pool, numbers, present
 from mio2trace.ops.operation import Operation
 
 Phase = Literal["before", "setup", "warm-up", "iteration", "between"]
@@ -81,7 +81,7 @@ class LayerRuns(Sequence[LayerRun]):
     def __init__(self, runs: Iterable[LayerRun] = ()) -> None:
         self._layers: list[LayerKey] = []
         self._code_of: dict[LayerKey, int] = {}
-        self._columns = {name: np.zeros(0, np.int64) for name in ("layer", *_NUMBERS)}
+        self._columns = {name: np.zeros(0, np.int64) for name in _ALL}
         self._added: list[LayerRun] = []  # not yet in the columns
         self.extend(runs)
 
@@ -142,29 +142,31 @@ class LayerRuns(Sequence[LayerRun]):
             return [self[number] for number in range(*at.indices(len(self)))]
         settled = len(self._columns["layer"])
         at = range(len(self))[at]
-        return self._added[at - settled] if at >= settled else next(self._made(slice(at, at + 1)))
+        return (
+            self._added[at - settled]
+            if at >= settled
+            else self._made(*(self._columns[name][at].item() for name in _ALL))
+        )
 
     def __iter__(self) -> Iterator[LayerRun]:
-        self.column("layer")
-        return self._made(slice(None))
+        return map(self._made, *(self.column(name).tolist() for name in _ALL))
 
-    def _made(self, rows: slice) -> Iterator[LayerRun]:
-        layers, columns = self._layers, self._columns
-        each = (plain(columns[name][rows]) for name in _NUMBERS)
-        for at, pass_, printed_ns, start_ns, end_ns in zip(columns["layer"][rows].tolist(), *each, strict=True):
-            index, layer, direction = layers[at]
-            yield LayerRun(
-                layer=layer,
-                layer_index=index,
-                direction=direction,
-                pass_=pass_,
-                printed_ns=printed_ns,
-                host_start_ns=start_ns,
-                host_end_ns=end_ns,
-            )
+    def _made(self, layer: int, pass_: int, *times: int) -> LayerRun:
+        place, name, direction = self._layers[layer]
+        printed_ns, start_ns, end_ns = (None if time == NO else time for time in times)
+        return LayerRun(
+            layer=name,
+            layer_index=place,
+            direction=direction,
+            pass_=pass_,
+            printed_ns=printed_ns,
+            host_start_ns=start_ns,
+            host_end_ns=end_ns,
+        )
 
 
 _NUMBERS = ("pass_", "printed_ns", "host_start_ns", "host_end_ns")
+_ALL = ("layer", *_NUMBERS)
 
 WORDS: tuple[Evidence | Literal[""], ...] = ("", *EVIDENCE)
 

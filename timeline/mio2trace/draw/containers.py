@@ -301,15 +301,17 @@ class Containers:
         return self._columns(shift, positions, spans, likes, args)
 
     def layers(self, track: int, shift: int, positions: Numbers, spans: Spans) -> Columns:
-        runs = [self._alignment.links.runs[number] for number in spans.numbers.tolist()]
-        passes = np.array([run.pass_ for run in runs], np.int64)
+        runs, numbers = self._alignment.links.runs, spans.numbers
+        passes = runs.column("pass_")[numbers]
         args = self._costs(self.measures.runs, positions, spans, passes)
         args["iteration"] = self._iterations[passes]
         likes = []
-        for run in runs:
-            key = track, run.layer_index, run.direction, run.printed_ns
+        shown = (runs.column(name)[numbers].tolist() for name in ("layer", "printed_ns"))
+        for number, *of_run in zip(numbers.tolist(), *shown, strict=True):
+            key = track, *of_run
             like = self._likes.get(key)
             if like is None:
+                run = runs[number]
                 like = self._likes[key] = Slice(track, 0, 0, run.layer, "layer", NO_ARGS, self._of_layer(run))
             likes.append(like)
         return self._columns(shift, positions, spans, likes, args)
