@@ -387,7 +387,7 @@ def test_attention_in_several_kernels_should_be_one() -> None:
 
 
 def test_the_kernels_of_an_attention_are_counted_once() -> None:
-    """Its scales are element-wise, too, and more than half of the time."""
+    """Its scales are also element-wise, and take more than half of the time."""
     run = attention(*["aten::mul"] * 6, scale=ADD)
     assert fired(run, "unfused-attention").found.ns == 90 * MS
     assert "element-wise" not in rules(run)

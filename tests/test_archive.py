@@ -326,7 +326,7 @@ def test_doctor_names_the_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch)
 def test_doctor_believes_a_checkout_and_not_what_pip_wrote_when_it_was_installed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And its output, which is pasted into issues, tells no name of a person or a machine."""
+    """The output, which people paste into issues, has no name of a person or a machine."""
     monkeypatch.setattr("importlib.metadata.requires", lambda _: ["bokeh>=3; extra == 'batch'"])
     home = {"HOME": "/home/canaryuser", "USER": "canaryuser", "HOSTNAME": "canaryhost"}
     found = rows({"PATH": "/usr/bin:/bin", **home}, monkeypatch)

@@ -105,8 +105,8 @@ class Ours:
 def test_against_the_tables_of_tracelens(name: str) -> None:
     """Each row of a convolution, a batch norm, a product: count, kernel time within 0.1 %, FLOPs.
 
-    Its FLOPs of a gradient count data and weights where only the weights' was asked for, which the mask tells; those of
-    batch norms follow another definition, or two: 9 an element for one backward op, 4 for the other (docs/kineto.md).
+    TraceLens counts the gradients of data and weights even if the mask asks only for that of the weights. It counts
+    batch norms in another way: 9 FLOPs per element for one backward op, 4 for the other (docs/kineto.md).
     """
     ours = Ours(SAMPLES / name)
     by_shapes: dict[tuple[str, str], list[Any]] = defaultdict(list)
@@ -541,7 +541,7 @@ HOSTILE: list[Inputs | None] = [
 
 @pytest.mark.parametrize("inputs", HOSTILE)
 def test_inputs_of_another_form_are_a_doubt(inputs: Inputs | None) -> None:
-    """Never a traceback, in any row; what is not told is said. An op without a row has no size that no device has."""
+    """No row ends in a traceback, and missing sizes are noted. An op without a row has no size that no device has."""
     for operation in (one for name in ROWS for one in operations_of(name, inputs)):
         assert operation.problem is not None or operation.doubts
         assert operation.flop is None or operation.flop >= 0

@@ -144,8 +144,8 @@ def test_ten_poisoned_inputs_fail_alone(runs: Path, whole: dict[str, list[Any]],
 
 
 def test_a_bad_run_is_a_line_and_with_strict_the_exit_code(warm: None, runs: Path, tmp_path: Path) -> None:
-    """It is a row in Parquet, in SQL and on the page, and the others are read on; of the dataset as an input it is a
-    note, by its own file one line."""
+    """The failed run is a row in Parquet, in SQL and on the page. The other runs are read. If the dataset is an input,
+    the failed run is a note; its own file alone is refused in one line."""
     shutil.copytree(runs / "0000", tmp_path / "runs" / "good")
     shutil.copytree(runs / "0001", tmp_path / "runs" / "bad")
     dataset = tmp_path / "ds"
@@ -492,7 +492,7 @@ def cluster_in(folder: Path, variables: dict[str, str], *options: str, workers: 
 
 
 def on(cluster: Cluster, runs: Path, dataset: Path, **variables: str) -> tuple[int, str]:
-    """The exit code, and what is said."""
+    """The exit code and the last lines."""
     options = ("--scheduler-file", str(cluster.file))
     process = started(runs, dataset, *options, env={**cluster.environment, **variables})
     said = process.communicate(timeout=120)[1]

@@ -81,7 +81,7 @@ def held(name: str, dims: list[Any], strides: list[Any], options: dict[str, str]
         def place(
             batch: int, row: int, column: int, *, stored: Sequence[int], shape: list[int] = shape, flip: bool = flip
         ) -> int:
-            """Where that element of the operand is in its tensor, in elements."""
+            """Return the place of an element of the operand in its tensor, in elements."""
             if len(shape) > 2 and len(w) == 2:  # flattened
                 outer: Sequence[int] = [row // prod(shape[at + 1 : -1]) % shape[at] for at in range(len(shape) - 1)]
                 index = [*outer, column]

@@ -61,7 +61,7 @@ def with_activities(run: Run, activities: list[Activity]) -> Run:
 
 
 def begun(seed: int, net: list[Layer] | int) -> Run:
-    """Of a whole run the profile as far as the iteration's first two kernels."""
+    """The profile of a whole run up to the iteration's first two kernels."""
     run = make_run(Random(seed), named_net(Random(seed), net) if isinstance(net, int) else net)
     return cut(run, list(range(2 + len(run.places) - run.in_iterations())))
 

@@ -406,7 +406,7 @@ def packed(blocks: list[bytes], strategy: int) -> bytes:
 
 @given(st.lists(st.binary(max_size=300), max_size=20), st.sampled_from(STRATEGIES))
 def test_it_is_gzip(blocks: list[bytes], strategy: int) -> None:
-    """Head, sum and size are right; nothing tells when or where it was written."""
+    """Head, sum and size are right; no byte shows when or where it was written."""
     found = packed(blocks, strategy)
     assert gzip.decompress(found) == b"".join(blocks)
     assert found == packed(blocks, strategy)

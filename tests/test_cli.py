@@ -221,7 +221,7 @@ def test_error_a_bad_input_is_exit_1_and_one_line(name: str, content: bytes | No
 
 
 def test_error_a_place_that_cannot_be_read_or_written_is_named() -> None:
-    """A folder that is not there, one that has the name, one without rights; of several inputs the first."""
+    """A missing folder, a folder with the output's name, a folder without rights; the first of several inputs."""
     assert "no/out.json: cannot write there: No such file or directory" in refused("run.log", "-o", "no/out.json")
     Path("dir.json").mkdir()
     assert "dir.json: Is a directory" in refused("run.log", "-o", "dir.json")

@@ -574,7 +574,7 @@ def shorter(calls: Calls, part: float) -> None:
 
 
 def changes(comparison: Comparison) -> dict[str, tuple[str, str]]:
-    """Of every part of either kind: what is said, and why."""
+    """The verdict on each kind of part, and its reason."""
     return {f"{row.kind} {row.name}": (row.word, row.cause) for row in comparison.rows if row.word != "~" or row.cause}
 
 
@@ -709,8 +709,8 @@ def assert_nothing_differs(comparison: Comparison) -> None:
 @pytest.mark.parametrize("suffix", ["json", "json.gz", "pftrace"])
 @pytest.mark.parametrize("files", [ALEXNET, LENET], ids=["OpenCL", "ROCm"])
 def test_nothing_differs_from_the_own_trace(files: Sequence[Path], suffix: str, tmp_path: Path) -> None:
-    """In either form: every problem, layer, kernel, search and build of the run; solvers and kernels, too, which tell
-    the cause of a change."""
+    """Both forms hold every problem, layer, kernel, search and build of the run, and also the solvers and kernels that
+    show the cause of a change."""
     out = tmp_path / f"out.{suffix}"
     convert(*files, output=out)
     record = recorded(*files)
@@ -795,7 +795,7 @@ def test_a_damaged_trace_is_one_line(suffix: str, tmp_path: Path) -> None:
     ],
 )
 def test_error_a_trace_that_was_changed(before: bytes, after: bytes, tmp_path: Path) -> None:
-    """What is no shape, number or direction is said in a line."""
+    """A value that is not a shape, number or direction is refused in one line."""
     out = tmp_path / "out.json"
     convert(*ALEXNET, output=out)
     text = out.read_bytes()

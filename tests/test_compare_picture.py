@@ -168,7 +168,7 @@ def test_what_has_no_iterations_begins_at_zero(shared: Path) -> None:
 
 
 def test_many_iterations_are_a_few_of_the_run_in_the_middle() -> None:
-    """Of several runs, by the time of an iteration."""
+    """The middle one by the time of an iteration is drawn."""
     several = [made(net(ns * MS), ns, 14) for ns in (9, 3, 5)]
     side = Side(name="several", runs=tuple(one.side.runs[0] for one in several))
     trace = drawn(Source(side, tuple(one.runs[0] for one in several)), made(net(), 2, 13))

@@ -292,7 +292,7 @@ def test_times_printed_on_another_device_put_nothing_into_a_wrong_layer(log: str
 def test_calls_keep_to_their_stream_capture_and_thread(
     name: str, number: int, right: int, mean: float, tmp_path: Path
 ) -> None:
-    """Without ranges: what ran before the capture is as sure as without one; both ids of the log are the profile's."""
+    """Without ranges, links before the capture are as sure as without it. The log's two ids are the profile's."""
     operations, _ = scored(rocm_twin(name, "run.hip.log", number), tmp_path, OWN_EVIDENCE)
     assert operations.right >= max(right, 0.995 * operations.links)
     assert operations.wrong_and_sure == 0

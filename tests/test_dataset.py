@@ -323,7 +323,7 @@ def test_so_it_is_of_all_repetitions_of_a_record(tmp_path: Path, shared: Path) -
 
 
 def test_a_comparison_and_a_query_are_those_of_the_sources(alexnet: str, tmp_path: Path) -> None:
-    """Part by part: matches, times, verdicts, causes. Queries about the picture of a run, too."""
+    """Part by part: matches, times, verdicts, causes. This includes queries about the picture of a run."""
     other = files_of("squeezenet")
     sides = (",".join(ALEXNET), ",".join(other)), (alexnet, kept(other, tmp_path / "other.parquet"))
     expected, told = (json.loads(invoked("compare", *pair, "--format", "json").stdout) for pair in sides)

@@ -309,8 +309,8 @@ def test_every_rule_has_a_case() -> None:
     [((1,), 0, "medium"), ((1, 2), 0, "high"), ((0, 1), 0, "high"), ((1, 2), 1150, "high"), ((1, 2), 1300, "medium")],
 )
 def test_what_may_be_cold_or_is_a_small_part_is_not_high(steps: tuple[int, ...], idle_ms: int, severity: str) -> None:
-    """One iteration alone may be cold; of two, or behind a warm-up of the same kernels (0), it is not. 40 ms are 40 %
-    of the kernel time; of 1,250 ms 3.2 %, of 1,400 ms 2.9 %."""
+    """One iteration alone may be cold. The second of two is not, nor is one behind a warm-up (0) of the same kernels.
+    40 ms are 40 % of the kernel time, or 3.2 % of 1,250 ms, or 2.9 % of 1,400 ms."""
     each = [Ran(TURN, 40 * MS, 0), Ran("work", 60 * MS, 0, after_ns=idle_ms * MS)]
     one = fired(subject(dict.fromkeys(steps, each), [operation(0)]), "layout-transposes")
     assert (one.found.share, one.severity) == (0.4, severity)

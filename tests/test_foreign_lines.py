@@ -89,7 +89,7 @@ BARE = [b"miopenStatus_t miopenPoolingForward(miopenHandle_t){", b"handle = 0x7f
 
 
 def lines_of(*lines: bytes) -> Any:
-    """An example in which no line is told by itself, but by the one before."""
+    """An example whose lines are only recognised by the line before each."""
     return example(lines=[OURS[1], *lines, b""], end=b"\n", last=b"", block=1 << 20)
 
 

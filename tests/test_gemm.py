@@ -467,8 +467,8 @@ def test_viennacl_blocks_sum_to_the_whole(products: list[dict[str, Any]], queues
 
 def test_viennacl_parts_that_are_their_own() -> None:
     """Caffe's bias follows as a GEMM with K = 1 into the same C: not a remainder in K. A block with the rest of K adds
-    to the result (beta 1): one that replaces it is a GEMM of its own. Where a block lies is part of the evidence, and
-    a later call of any kind tells that a GEMM of one block is whole."""
+    to the result (beta 1); a block that replaces the result is a GEMM of its own. The place of a block is part of the
+    evidence. If any call follows, a GEMM of one block is whole."""
     part = cut((50, 64, 500), (32, 64, 16))
     bias = cut((50, 64, 1), (32, 64, 16), users=("C", "bias", "ones"), beta=ONE)
     whole = Gemm(50, 64, 500)

@@ -221,7 +221,7 @@ def test_the_nearest_power_is_the_nearest(size: int) -> None:
 
 
 def timed(*ran: Activity | tuple[Activity, int]) -> Profile:
-    """Kernels of a microsecond, or of so many nanoseconds."""
+    """Kernels of one microsecond, or of the given nanoseconds."""
     each = [one if isinstance(one, tuple) else (one, 1000) for one in ran]
     times = [(10_000 * at, 10_000 * at + ns) for at, (_, ns) in enumerate(each)]
     return profile(
@@ -325,7 +325,7 @@ def test_a_kernel_name_of_any_text_keeps_its_row(path: Path) -> None:
 
 
 def test_what_is_not_known_to_be_a_part_is_none() -> None:
-    """A product of unknown sizes is not the rest of the one before it: other matrices, another name, or not next."""
+    """Other matrices, another name, or a kernel in between: then it is not the rest of the product before."""
     (first,) = cut((8, 8, 8), (8, 8, 8), name="_prod_NN")
     sizes = first.opencl.arguments
     unsized = changed(first, arguments=("00000000", *sizes[1:]))

@@ -44,7 +44,7 @@ def test_two_processes_in_one_log_are_told_apart_by_their_ids(name: str, other: 
 
 
 def test_the_process_is_the_profiles_where_that_names_its_threads(tmp_path: Path) -> None:
-    """Of two ranks that wrote one log: no kernel is in a layer or call of the other rank's."""
+    """Two ranks wrote one log: no kernel is in a layer or call of the other rank."""
     operations, layers = scored(run_of("twin-resnet-immediate-2ranks-run-rocpd", TWIN), tmp_path)
     assert layers.wrong_and_sure == operations.wrong_and_sure == 0
     assert layers.right >= 0.8 * layers.kernels

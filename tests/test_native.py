@@ -407,7 +407,8 @@ TRAIN = [ROOT / "traces" / "alexnet-b1-train" / name for name in ("run.log", "pr
 
 
 def test_a_trace_opens_at_a_steady_iteration() -> None:
-    """With the first that counts, though set-up and searches are most of the run; where nothing tells one, with all."""
+    """It opens at the first steady iteration, even if set-up and searches are most of the run. Without iterations it
+    shows the whole run."""
     trace = mio2trace.convert(*TRAIN).trace
     passes = [event for event in trace.events() if isinstance(event, Slice) and event.category == "pass"]
     counted = [one for one in passes if one.args.get("iteration") == 1 and "kernel_ns" in one.args]

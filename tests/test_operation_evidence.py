@@ -121,7 +121,7 @@ def of_step(mode: str | None) -> Operation:
 def test_work_items(
     name: str, grid: Size3 | int, workgroup: int | None, operation: Operation, fits: bool | None
 ) -> None:
-    """Of one dimension, where a grid is a number."""
+    """A grid of one dimension is a number."""
     sizes = (grid, 1, 1) if isinstance(grid, int) else grid
     assert items_fit(name, sizes, None if workgroup is None else (workgroup, 1, 1), operation) is fits
 

@@ -522,7 +522,7 @@ def solved(solution: str) -> str:
 
 
 def test_find_2_keeps_apart_what_has_the_same_shapes() -> None:
-    """A solution is of the problem that was searched before it first ran, also when it runs again; else in doubt."""
+    """A solution belongs to the problem that was searched before its first run. Without that search it is in doubt."""
     find, run = ops_of(search(0) + solved("0x9"))
     assert (find.phase, run.phase) == ("find", "run")
     assert (find.input, find.weights) == (run.input, run.weights) == ((1, 4, 8, 8), (4, 4, 3, 3))

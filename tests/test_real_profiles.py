@@ -1,4 +1,4 @@
-"""Real files of all profilers: each row is that of another reading, and all forms of one run tell its truth."""
+"""Real files of all profilers: rows equal those of an independent reader, and all forms of a run have its truth."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_each_row_is_read_as_the_file_states_it(name: str) -> None:
 
 
 def kernels(twin: str, pattern: str, reader: Reader) -> list[Any]:
-    """Of each kernel all that a form may tell of it; first its start and end."""
+    """Return, for each kernel, all that a form may state; first its start and end."""
     return sorted(
         (
             a.start_ns, a.end_ns, a.correlation, a.number, a.name, a.grid, a.workgroup, profile.threads[a.thread].tid,

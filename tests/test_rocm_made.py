@@ -1,4 +1,4 @@
-"""The runs of tests/rocm_made.py in every form: what each reader makes of a whole run, and of rows that are damaged."""
+"""The runs of tests/rocm_made.py in every form, whole and with damaged rows, as each reader reads them."""
 
 from __future__ import annotations
 

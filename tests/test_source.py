@@ -161,7 +161,7 @@ def test_error_empty_and_marked_gzip_files_are_told_apart() -> None:
 
 
 def test_error_paths_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line with the path and the reason; of one that fails while it is read how far it came."""
+    """One line with the path and the reason. If reading fails in the middle, it also says how far it came."""
 
     class Failing(io.BytesIO):
         def read(self, size: int | None = -1, /) -> bytes:
@@ -285,7 +285,7 @@ def frame(name: str, begin: float, length: float, own: int, parent: int | None, 
 
 
 def lines_of(folder: Path, events: list[Row]) -> tuple[str | None, ...]:
-    """Of the launch of the only kernel."""
+    """Return the source lines of the only kernel."""
     profile = kineto_alignment(folder, events).profile
     return tuple(None if one is None else str(one) for one in profile.source_lines(profile.activities[0]))
 

@@ -145,7 +145,7 @@ def test_a_printed_view_gives_the_table_again(file: str, tmp_path: Path) -> None
 
 
 def test_one_step_of_a_timeline_has_no_memory(tmp_path: Path) -> None:
-    """What a form does not tell stays empty, and is said; also of a file that is cut off."""
+    """Values that a form does not have stay empty, with a note, also if the file is cut off."""
     op = {"name": "Conv2D", "ph": "X", "cat": "Op", "tid": 0, "ts": START_US, "dur": 7}
     events = [
         {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": f"{CPU.replace('cpu', 'CPU')} Compute"}},
@@ -257,7 +257,7 @@ FILES: dict[str, tuple[Reader, bytes]] = {
 
 
 def read_or_refused(reader: Reader, data: bytes) -> tuple[Sequence[object], Notes] | None:
-    """What a reader makes of the bytes, which can be used; None when it refuses them, which is one line."""
+    """Read the bytes and use the records. Return None if the reader refuses them, in one line."""
     notes = Notes()
     refusal = ""
     with contextlib.closing(Source("-", 0, notes, stdin=io.BytesIO(data))) as source:

@@ -262,7 +262,7 @@ def test_what_runs_between_kernels_of_one_pass_is_in_it() -> None:
 
 
 def test_an_arrow_leads_from_an_op_to_its_kernels() -> None:
-    """From its start on the host, inside its scopes; none backwards in time; of several the last before the kernel."""
+    """From its start on the host, inside its scopes, never back in time. The last launch before the kernel counts."""
     twice = node("b/z", (20, 3, GPU), (30, 3, GPU), (31, 5, KERNELS), (24, 2, KERNELS))
     profile = profile_of(
         node("a/x", (0, 3, GPU), (4, 5, KERNELS), (9, 5, KERNELS)), node("y", (6, 2, KERNELS), (50, 1, GPU)), twice
@@ -375,7 +375,7 @@ def ops_at(*times: tuple[str, int, int], device: str = GPU) -> bytes:
 
 
 def joined(tmp_path: Path, tf: bytes, gpu: bytes = GPU_RUN) -> tuple[list[dict[str, Any]], set[str]]:
-    """What is drawn, and the notes."""
+    """Return the drawn slices, and the notes."""
     (tmp_path / "prof.json").write_bytes(gpu)
     (tmp_path / "profile.tfprof").write_bytes(tf)
     events, result = converted(tmp_path / "prof.json", tmp_path / "profile.tfprof")

@@ -38,7 +38,7 @@ def processes(trace: Trace) -> dict[int, str]:
 
 
 def values(trace: Trace, name: str) -> dict[int, float]:
-    """Of a counter, by time."""
+    """Return the values of a counter by time."""
     return {one.time_ns: one.value for one in trace.events() if isinstance(one, CounterValue) and one.name == name}
 
 

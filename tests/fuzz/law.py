@@ -87,7 +87,7 @@ def judge(
     """Convert ``files``; "trace" or "refused". Raises `ViolationError` with what is wrong.
 
     ``enqueues`` is the least number of kernels and copies that must be drawn, counted or noted as lost. ``both``: the
-    native form is written and read, too.
+    native form is also written and read.
     """
     with on_disk(files) as paths:
         out = io.BytesIO()

@@ -181,8 +181,10 @@ class Context:
 
 
 def _ends(profile: Profile) -> frozenset[int]:
-    """Return the activities that the end of the profile may have cut off from what belongs to them: the last one of
-    each queue, as any queue may have a thread of its own; of the only queue, unless a later call is known."""
+    """Return the activities behind which the end of the profile may have cut off more of the same call.
+
+    It is the last activity of each queue, because each queue may have a thread of its own. A profile with one queue has
+    none if a later call is known: the thread went on."""
     last, _ = distinct(profile.commands.queue[::-1])
     ends = frozenset((len(profile.activities) - 1 - last).tolist())
     if len(ends) != 1:

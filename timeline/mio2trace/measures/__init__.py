@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
 from functools import cached_property
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -51,24 +51,40 @@ class _InOrder(Mapping[int, Operation]):
     """Operations whose indices are their places, without the memory of a dict."""
 
     def __init__(self, operations: Sequence[Operation]) -> None:
-        self._operations = operations
+        self.operations = operations
 
     def __getitem__(self, index: int) -> Operation:
-        if not 0 <= index < len(self._operations):
+        if index not in range(len(self.operations)):
             raise KeyError(index)
-        return self._operations[index]
+        return self.operations[index]
 
     def __iter__(self) -> Iterator[int]:
-        return iter(range(len(self._operations)))
+        return iter(range(len(self.operations)))
 
     def __len__(self) -> int:
-        return len(self._operations)
+        return len(self.operations)
 
     def values(self) -> ValuesView[Operation]:
-        return cast("ValuesView[Operation]", self._operations)
+        return _Values(self)
 
     def items(self) -> ItemsView[int, Operation]:
-        return cast("ItemsView[int, Operation]", enumerate(self._operations))
+        return _Items(self)
+
+
+class _Values(ValuesView[Operation]):
+    """As quick to go through as the operations themselves."""
+
+    _mapping: _InOrder
+
+    def __iter__(self) -> Iterator[Operation]:
+        return iter(self._mapping.operations)
+
+
+class _Items(ItemsView[int, Operation]):
+    _mapping: _InOrder
+
+    def __iter__(self) -> Iterator[tuple[int, Operation]]:
+        return enumerate(self._mapping.operations)
 
 
 class Measures:
