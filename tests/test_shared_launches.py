@@ -38,5 +38,7 @@ def test_kernels_and_calls_are_the_same_when_nothing_of_them_is_shared(shared: P
         Kernels(one, positions, alignment.facts, calls.namings.keys(), calls.workspaces)
         for one in (profile, msgspec.structs.replace(profile, activities=apart))
     )
-    for column in ("kinds", "of", "named", "written", "read", "helped", "apart", "again", "in_row", "gemm_before"):
+    for column in ("kinds", "of", "named", "helped", "apart", "again", "in_row", "gemm_before"):
         assert getattr(as_apart, column) == getattr(kernels, column), column
+    every = range(len(kernels))
+    assert [*map(as_apart.helpers_buffers, every)] == [*map(kernels.helpers_buffers, every)]
