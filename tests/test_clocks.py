@@ -648,17 +648,21 @@ def test_little_memory_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPatch) -> 
     machine.keep_freed_blocks()
 
 
-def test_freed_columns_are_kept() -> None:
-    """The system gives a large column page by page: that takes time for the first one only."""
+@pytest.mark.parametrize(("size", "kept"), [(None, True), (2 << 20, True), (1000, False)])
+def test_freed_columns_are_kept_for_large_inputs(tmp_path: Path, size: int | None, kept: bool) -> None:
+    """The system gives a large column page by page: that takes time for the first one only. None: of a folder."""
+    if size is not None:
+        (tmp_path / "trace.json").write_bytes(bytes(size))
     script = """
-import resource
+import resource, sys
 from mio2trace.machine import keep_freed_columns
-keep_freed_columns()
+keep_freed_columns(["--all", "no\\0file", *sys.argv[1:]])
 faults = []
 for _ in range(5):
     bytearray(80_000_000)
     faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
 print(faults[-1] - faults[0])
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 1000
+    given = str(tmp_path if size is None else tmp_path / "trace.json")
+    done = subprocess.run([sys.executable, "-c", script, given], capture_output=True, text=True, check=True)
+    assert (int(done.stdout) < 1000) is kept

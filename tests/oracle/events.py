@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import re
 import sqlite3
@@ -61,9 +62,14 @@ class Command:
     @property
     def family(self) -> str:
         """What its time counts as."""
-        if self.kind != "kernel" or COPY_KERNEL.match(self.name):
-            return "copies"
-        return "communication" if COMMUNICATION.search(self.name) else "compute"
+        return "copies" if self.kind != "kernel" else family_of_kernel(self.name)
+
+
+@functools.cache  # names of templates are long, and come again
+def family_of_kernel(name: str) -> str:
+    if COPY_KERNEL.match(name):
+        return "copies"
+    return "communication" if COMMUNICATION.search(name) else "compute"
 
 
 @dataclass

@@ -513,6 +513,10 @@ def longest_repetition(names: Sequence[str], fresh: Sequence[bool]) -> tuple[int
     """
     best, most = (0, 0, 0), len(names) // 2
     for period in range(1, len(names) // 2 + 1):
+        # A stretch that holds more than is known has so many places that equal the one a period later, in a row.
+        needed = max(1, most + 1 - period)
+        if not any(names[at] == names[at + period] for at in range(needed - 1, len(names) - period, needed)):
+            continue
         run = 0
         for at in range(len(names) - period + 1):
             if at < len(names) - period and names[at] == names[at + period]:

@@ -188,7 +188,7 @@ def _run() -> object:
         return cli.main(prog_name="mio2trace", standalone_mode=False)
     from mio2trace.machine import bound_to_free, keep_freed_columns
 
-    keep_freed_columns()
+    keep_freed_columns(sys.argv[1:])
     with bound_to_free():
         return cli.main(prog_name="mio2trace", standalone_mode=False)
 

@@ -15,7 +15,8 @@ import functools
 import gc
 import os
 import re
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterable, Iterator
 
 _VARIABLE = "OPENBLAS_NUM_THREADS"
 _ours = _VARIABLE not in os.environ
@@ -66,13 +67,20 @@ _KEPT_OF_LARGE = 256 << 20
 """Bytes: several columns of ten million rows."""
 
 
-def keep_freed_columns() -> None:
-    """Let the allocator keep freed columns of every size for later ones. Only for a program of its own.
+_LARGE_INPUT = 1 << 20
+"""Bytes. Of smaller files, compressed ones included, no column is large."""
 
-    Each column of ten million rows took 80 MB from the system, page by page; that was a quarter of all time.
+
+def keep_freed_columns(words: Iterable[str]) -> None:
+    """Let the allocator keep freed columns of every size for later ones, if ``words`` name a folder or large files.
+
+    Only for a program of its own. Each column of ten million rows took 80 MB from the system, page by page; that was a
+    quarter of all time.
 
     glibc only (mallopt(3)); on other systems it does nothing.
     """
+    if sum(map(_bytes_of, words)) < _LARGE_INPUT:
+        return
     with contextlib.suppress(AttributeError, ImportError, OSError, TypeError):
         import ctypes
 
@@ -81,11 +89,28 @@ def keep_freed_columns() -> None:
         mallopt(_MALLOPT_TRIM_THRESHOLD, _KEPT_OF_LARGE)
 
 
+def _bytes_of(word: str) -> int:
+    """Return the size of the file ``word``; of anything else that exists, that of a large one."""
+    try:
+        about = os.stat(word)
+    except (OSError, ValueError):
+        return 0
+    return about.st_size if stat.S_ISREG(about.st_mode) else _LARGE_INPUT
+
+
+_MUCH = 128 << 20
+"""Bytes of a process from which on returning what is free is worth its time."""
+
+
 def give_back_freed_memory() -> None:
-    """Return all freed memory to the system. Between two steps of a long run: the second needs blocks of other sizes.
+    """Return all freed memory of a large process to the system. Between two steps of a long run: the second needs
+    blocks of other sizes.
 
     glibc only (malloc_trim(3)); on other systems it does nothing.
     """
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        if int(_read("/proc/self/statm").split()[1]) * os.sysconf("SC_PAGE_SIZE") < _MUCH:
+            return
     with contextlib.suppress(AttributeError, ImportError, OSError, TypeError):
         import ctypes
 

@@ -7,16 +7,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from math import exp
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from mio2trace.align import NONE, Alignment, Pass
 from mio2trace.align.clocks.axis import SAME
 from mio2trace.align.links import SURE, Links
-from mio2trace.align.operations.chances import Posterior
-from mio2trace.align.operations.lattice import Windows
-from mio2trace.align.operations.stream import Stream
 from mio2trace.evidence import EVIDENCE
 from mio2trace.measures import Measures
 from mio2trace.measures.completeness import CLASSES
@@ -29,6 +26,11 @@ from mio2trace.model.tf import TfProfile, TfView
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation, operation_name
 from mio2trace.outgoing import count
+
+if TYPE_CHECKING:
+    from mio2trace.align.operations.chances import Posterior
+    from mio2trace.align.operations.lattice import Windows
+    from mio2trace.align.operations.stream import Stream
 
 _NOWHERE = "unattributed"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -39,7 +39,6 @@ from mio2trace.align.layers.unlogged import (
     place_unlogged_iterations,
 )
 from mio2trace.align.links import DOUBTED, NONE, LayerRun, Links, Pass
-from mio2trace.align.operations.stream import Stream, doubt_begun_again, link_operations
 from mio2trace.align.processes import ProcessClock
 from mio2trace.align.ranges import MarkedStep, place_marked_steps, step_at
 from mio2trace.align.rates import CONTRARY, MISSTATED
@@ -50,6 +49,7 @@ from mio2trace.align.same_run import (
     UNLIKELY,
     Chosen,
     Relation,
+    doubt_begun_again,
     doubt_of_run,
     is_explained,
     of_its_threads,
@@ -65,6 +65,9 @@ from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops.operation import Operation
+
+if TYPE_CHECKING:
+    from mio2trace.align.operations.stream import Stream
 
 __all__ = [
     "NONE",
@@ -100,6 +103,16 @@ def place_by_marks(attribution: Attribution) -> None:
         attribution.marked = marked = reading.place(links)
         if not reading.check(marked.between, notes, asked_for or 0, attribution.host_step_ns):
             links.doubt_layer(links.layer_by.rows((by.TIMER_MARKS,)))
+
+
+def link_operations(attribution: Attribution) -> None:
+    """Align the calls of a log with the kernels. If ranges of the library tell its calls, all other kernels have none.
+
+    Only here the matcher is imported: a profile alone does not need it."""
+    if attribution.operations and all(index == NONE for index in attribution.operation_of_range):
+        from mio2trace.align.operations.stream import link_operations as link
+
+        link(attribution)
 
 
 STEPS: tuple[Step, ...] = (

@@ -17,10 +17,9 @@ from mio2trace.align.clocks.axis import MIDDLE_OF_2000_NS, LogClock, host_span, 
 from mio2trace.align.clocks.relate import comes_in_blocks, ends_at_set_up, ran_at_once, relate_clocks
 from mio2trace.align.layers.repetitions import matches
 from mio2trace.align.links import NONE, Links
-from mio2trace.align.operations.likelihood import tensor_fits
-from mio2trace.align.operations.rows import FIRST_ADDRESS, buffers_among
 from mio2trace.align.rates import EXPLAINED, LANDMARK_EARLY_NS, LAST, UNEVEN
-from mio2trace.evidence import BUFFERS, CORRELATION, LAUNCH_LINE, POSITION, RANGE
+from mio2trace.evidence import BUFFERS, CORRELATION, LAUNCH_LINE, NAME_AND_SIZES, ORDER, POSITION, RANGE
+from mio2trace.kernels.facts import FIRST_ADDRESS, buffers_among
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.log import PROCESS, FrameworkLog, LayerTime, LocalTime, LogEvent, NetLayer, merged, oriented
 from mio2trace.model.profile import Profile
@@ -192,6 +191,8 @@ _WHOLE_TENSORS = frozenset(("activ", "pool"))
 def are_sizes_others(links: Links) -> bool:
     """Return whether most linked kernels of `_WHOLE_TENSORS` work on other sizes than their operations."""
     operations = {one.index: one for one in links.operations if one.primitive in _WHOLE_TENSORS}
+    from mio2trace.align.operations.likelihood import tensor_fits
+
     commands, indices = links.commands, np.asarray(links.operation_of)
     fitting = others = 0
     for position in np.flatnonzero(np.isin(indices, [*operations])).tolist():
@@ -611,3 +612,16 @@ def _end(run: FrameworkLog) -> LocalTime | None:
     if not stamps and run.layers and run.layers[-1].line > (run.events[-1].line if run.events else 0):
         stamps = [layer.stamp for layer in run.layers if layer.stamp is not None]
     return stamps[-1] if stamps else run.last_stamp
+
+
+def doubt_begun_again(attribution: Attribution) -> None:
+    """Doubt links to calls with which the log begins twice: nothing shows which were this run's."""
+    if attribution.clock is not None:
+        return
+    again, links = begun_again(attribution.operations), attribution.links
+    if again:
+        links.doubt_operation(
+            position
+            for position, (index, word) in enumerate(zip(links.operation_of, links.operation_by, strict=True))
+            if index in again and word in (NAME_AND_SIZES, ORDER, LAUNCH_LINE)
+        )

@@ -53,7 +53,6 @@ from mio2trace.ops.choices import Choices
 from mio2trace.ops.log.statements import alarms
 from mio2trace.ops.operation import Operation, problem_name
 from mio2trace.outgoing import count, visible
-from mio2trace.ranks import meetings, said, totals
 
 # -- Logs alone: layers with the times that the log prints, operations with their counts, errors and warnings ----------
 
@@ -684,6 +683,8 @@ def _sections(run: Run, several: bool, gpu: Gpu | None, most: int, *, depth: Dep
 
 def _with_ranks(section: Section, run: Run) -> Section:
     """Add which ranks wait for which; a run without a collective of all ranks stays as it is."""
+    from mio2trace.ranks import meetings, said, totals
+
     of = totals(meetings(run.alignments), run.alignments)
     labels = [alignment.profile.process.label for alignment in run.alignments]
     if not of:

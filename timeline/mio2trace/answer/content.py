@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import orjson
@@ -33,7 +33,9 @@ from mio2trace.measures.statistics import fixed
 from mio2trace.model.miopen import Message, MiopenLog
 from mio2trace.model.profile import Profile
 from mio2trace.outgoing import json_text, shortened, visible
-from mio2trace.ranks import RankTotal
+
+if TYPE_CHECKING:
+    from mio2trace.ranks import RankTotal
 
 ROWS = 50
 """The most rows of a table; its last line sums the rows that are left out."""

@@ -11,6 +11,7 @@ import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from mio2trace.align import NONE
 from mio2trace.answer.content import (
@@ -28,7 +29,9 @@ from mio2trace.findings.rule import ms, percent
 from mio2trace.measures.iterations import StepKind
 from mio2trace.measures.statistics import fixed
 from mio2trace.outgoing import count, shortened, visible, without_middle
-from mio2trace.ranks import EMPTY, Meeting, RankTotal, straggler, uncounted
+
+if TYPE_CHECKING:
+    from mio2trace.ranks import Meeting, RankTotal
 
 WIDTH = 78
 MOST_LINES = 20
@@ -292,9 +295,11 @@ def rank_lines(
 ) -> list[str]:
     """Yield the lines. ``machines``: a name for the machine of each rank; empty if its profile does not record the
     machine."""
+    from mio2trace.ranks import EMPTY, straggler, uncounted
+
     if not of:
         return [EMPTY]
-    found = [*_straggler(met, of, labels, machines), *_ranks(of, labels), *_sizes(met, labels)]
+    found = [*_straggler(met, of, straggler(of), labels, machines), *_ranks(of, labels), *_sizes(met, labels)]
     by_duration = sum(one.by == "duration" for one in met)
     if by_duration:
         found += wrapped(
@@ -309,12 +314,11 @@ def rank_lines(
 
 
 def _straggler(
-    met: Sequence[Meeting], of: Sequence[RankTotal], labels: Sequence[str], machines: Sequence[str]
+    met: Sequence[Meeting], of: Sequence[RankTotal], latest: int, labels: Sequence[str], machines: Sequence[str]
 ) -> Iterator[str]:
     where = ""
     if all(machines):
         where = ", one machine" if len(set(machines)) == 1 else f", between {len(set(machines))} machines"
-    latest = straggler(of)
     waited, spent = sum(one.wait_ns for one in of), sum(one.collective_ns for one in of) or 1
     if latest == NONE:
         yield "No rank arrives last more often than others."

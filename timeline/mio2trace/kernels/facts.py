@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -156,6 +156,25 @@ def size(value: str) -> int | None:
         return None
     dimension = number(value)
     return dimension if dimension is not None and 0 < dimension < 1 << 31 else None
+
+
+FIRST_ADDRESS = 1 << 16
+"""Smaller arguments of 8 bytes are sizes."""
+
+
+def buffers_among(arguments: Sequence[str]) -> tuple[int, ...]:
+    """Return arguments of 8 bytes that may be handles, as little-endian numbers (dvdt-ck.md 1.3)."""
+    return _numbers(arguments, 16, FIRST_ADDRESS, 1 << 64)
+
+
+def integers_among(arguments: Sequence[str]) -> tuple[int, ...]:
+    """Return arguments of 4 bytes as integers; floats are too large and left out."""
+    return _numbers(arguments, 8, 4, 1 << 24)
+
+
+def _numbers(arguments: Sequence[str], digits: int, least: int, stop: int) -> tuple[int, ...]:
+    read = [number(argument) for argument in arguments if len(argument) == digits]
+    return tuple([value for value in read if value is not None and least <= value < stop])
 
 
 # -- Libraries ---------------------------------------------------------------------------------------------------------

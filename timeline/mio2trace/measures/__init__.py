@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mio2trace.align import NONE, Alignment
-from mio2trace.kernels.blas import find_parts
 from mio2trace.measures.completeness import Completeness, completeness, late_ns
 from mio2trace.measures.cost import Cost, Sums, duration, grouped, total, whole
 from mio2trace.measures.device_time import Launches, has_common_clock
@@ -125,6 +124,8 @@ class Measures:
         """For each activity that represents a GEMM of several kernels: the positions of all of them, its own first."""
         if not any(fact.role == "main" and fact.gemm is None for fact in self._facts.values()):
             return {}
+        from mio2trace.kernels.blas import find_parts
+
         parts = find_parts(self.alignment.profile, self._facts)
         return {position: members for position, members in parts.items() if len(members) > 1}
 

@@ -8,7 +8,6 @@ replacement, or the text itself if it is not private.
 from __future__ import annotations
 
 import re
-import string
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
@@ -552,12 +551,15 @@ def _table(classes: dict[str, str]) -> bytes:
     )
 
 
-_SMALL, _DIGITS = string.ascii_lowercase, string.digits
+_SMALL, _DIGITS = "abcdefghijklmnopqrstuvwxyz", "0123456789"
 _AS_HEX = _table({"h": "abcdef" + _DIGITS, "x": _SMALL})
 _AS_NUMBERS = _table({"x": _SMALL, "0": _DIGITS})
 _AS_WORDS = _table({"w": _SMALL + _DIGITS + "_+/-"})
-_SIGNS = frozenset(string.punctuation).intersection(
-    "".join("".join(rule.marks) + b"".join(rule.shapes).decode() for rule in RULES)
+_SIGNS = frozenset(
+    one
+    for rule in RULES
+    for one in "".join(rule.marks) + b"".join(rule.shapes).decode()
+    if one.isprintable() and one != " " and not one.isalnum()
 )
 """The characters, other than letters and digits, that decide which rules may apply."""
 

@@ -8,9 +8,9 @@ Stamps are local time; the four-digit form has no year. The reader does not deci
 
 from __future__ import annotations
 
-import calendar
 import re
 from collections.abc import Callable, Mapping
+from datetime import date
 from functools import lru_cache
 from typing import Any
 
@@ -109,9 +109,11 @@ def local_time(*digits: Digits) -> LocalTime | None:
 def _second(digits: tuple[Digits, ...]) -> tuple[int, int, int, int] | None:
     """Return the date and the ns from midnight; cached, because a log has thousands of lines per second."""
     year, month, day, hour, minute, second = (int(part or 0) for part in digits)
-    if not 1 <= month <= 12 or (digits[0] and not year):
+    try:
+        date(year or LEAP_YEAR, month, day)
+    except ValueError:
         return None
-    if not 1 <= day <= calendar.monthrange(year or LEAP_YEAR, month)[1] or hour > 23 or second > 60:
+    if (digits[0] and not year) or hour > 23 or second > 60:
         return None
     return year, month, day, ((hour * 60 + minute) * 60 + second) * 1_000_000_000
 

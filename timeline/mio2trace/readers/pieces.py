@@ -7,7 +7,6 @@ run) is read up to its last whole event.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -235,6 +234,8 @@ class EventArray:
 
     def _one_by_one(self, text: bytes, is_last: bool) -> list[Event]:
         """Yield the events of a piece with the end of the array or with unexpected content."""
+        import json
+
         try:
             plain = text.decode()
         except UnicodeDecodeError:

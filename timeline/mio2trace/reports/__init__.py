@@ -12,10 +12,7 @@ the right one. If one column is left, it is cut.
 
 from __future__ import annotations
 
-import csv
-import difflib
 import io
-import json
 import math
 import operator
 import re
@@ -204,6 +201,8 @@ def cell_text(cell: Cell | None) -> str:
 
 def _csv(table: Table) -> Iterator[str]:
     """Write RFC 4180 with a line feed as line end and always one header. No cell is a formula."""
+    import csv
+
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(map(csv_text, table.columns))
@@ -233,6 +232,8 @@ def _dumps(cells: dict[str, object]) -> str:
     try:
         return json_text(orjson.dumps(cells).decode())
     except TypeError:  # a number of more than 64 bits
+        import json
+
         return json.dumps(cells, separators=(",", ":"))
 
 
@@ -344,6 +345,8 @@ def column_named(table: Table, name: str) -> str:
     for column in table.columns:
         if base_of(column)[0] in (base, name) and base_of(column)[1]:
             return column
+    import difflib
+
     near = difflib.get_close_matches(name, [*table.columns, *(base_of(column)[0] for column in table.columns)], 1)
     then = f"did you mean {near[0]}? There" if near else "there"
     raise SelectionError(f"no column {name!r}; {then} are {', '.join(table.columns)}")

@@ -33,7 +33,6 @@ from mio2trace.align.clocks.axis import (
 )
 from mio2trace.align.layers.marks import Marked
 from mio2trace.align.links import NONE, SURE, Links
-from mio2trace.align.operations.lattice import SEARCHED_QUEUES, lines_behind
 from mio2trace.align.rates import (
     FEW,
     FIRST,
@@ -192,6 +191,8 @@ def _windows(
     operations: Sequence[Operation], spans: dict[int, tuple[int, int | None]], lines: StampedLines, streams: int
 ) -> Iterator[Window]:
     """Merge the bounds of calls between the same two lines. ``streams``: the number of launching threads."""
+    from mio2trace.align.operations.lattice import lines_behind
+
     met: dict[tuple[int, int], Window] = {}
     for operation, behind in zip(operations, lines_behind(operations, streams), strict=True):
         span = spans.get(operation.index)
@@ -341,6 +342,8 @@ class _Run(msgspec.Struct, eq=False, dict=True):
 
     def ends_ns(self) -> list[int]:
         """The end of the last call of each large queue: the log's lines may be of one thread only."""
+        from mio2trace.align.operations.lattice import SEARCHED_QUEUES
+
         commands = self.profile.commands
         of_queues = [commands.host_end_ns[rows] for _, rows in by_key(np.arange(len(commands)), commands.queue)]
         of_queues.sort(key=len, reverse=True)

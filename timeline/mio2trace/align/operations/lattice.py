@@ -24,7 +24,7 @@ from mio2trace.align.clocks.axis import STAMP_NS, HostTimes, LogClock, Timeline,
 from mio2trace.align.links import NONE, Links
 from mio2trace.align.operations.chances import LEAST, Chances, Posterior
 from mio2trace.align.operations.likelihood import Fit, Likelihood
-from mio2trace.align.operations.rows import POST, PRE, buffers_among, second_nats
+from mio2trace.align.operations.rows import POST, PRE, second_nats
 from mio2trace.align.rates import (
     CANDIDATES_APART,
     CUT,
@@ -37,6 +37,7 @@ from mio2trace.align.rates import (
     UNKNOWN_NAME,
 )
 from mio2trace.evidence import BOUNDARY_STAMPS, BUFFERS, POSITION, Evidence
+from mio2trace.kernels.facts import buffers_among
 from mio2trace.kernels.names import left_of
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Profile

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mio2trace.align.rates import NATS_MISSTATED, NATS_NEVER
 from mio2trace.kernels import KernelFact
+from mio2trace.kernels.facts import buffers_among, integers_among
 from mio2trace.kernels.facts import number as read_number
 from mio2trace.kernels.names import (
     KernelName,
@@ -291,8 +292,6 @@ def serves(primitives: Sequence[str], directions: Sequence[str], operation: Oper
 PRE = frozenset(("im2col", "subsample", "fill", "scale", "prepare", "copy", "reshape"))
 """Helpers before the kernel that does the work."""
 POST = frozenset(("col2im", "reduce", "upsample"))
-FIRST_ADDRESS = 1 << 16
-"""Smaller arguments of 8 bytes are sizes."""
 
 _HELPS_NEXT = frozenset(("im2col", "subsample", "prepare", "transform"))
 _NO_HELP = frozenset(("", "main", "bias"))
@@ -429,7 +428,7 @@ class Kernels:
         if is_gemm:
             own = (*arguments[1:6:2], *arguments[7:8], scaled) if launched in _GEMMS else ()
         elif name is not None:
-            own = _integers(arguments)
+            own = integers_among(arguments)
         key = (
             shown, grid, workgroup, program, id(fact.gemm) if fact is not None and fact.gemm is not None else 0, own,
         )  # fmt: skip
@@ -438,7 +437,7 @@ class Kernels:
             return known
         numbers = frozenset[int]()
         if name is not None and not is_gemm:
-            numbers = stated.numbers.union(_integers(arguments))
+            numbers = stated.numbers.union(integers_among(arguments))
         directions, filters = directions_of(name, stated), _NAMED_FILTER.search(launched)
         if is_gemm and name is not None and name.role == "scale":
             directions = _SCALED
@@ -505,21 +504,6 @@ def _last(of: Numbers, kinds: NDArray[np.bool_]) -> array[int]:
     """Return for each kernel the last one of ``kinds`` before it, -1 for none."""
     last = np.append(-1, np.maximum.accumulate(np.where(kinds[of], np.arange(len(of)), -1)))[:-1]
     return array("i", np.where(last < 0, -1, of[last]).astype(np.int32).tobytes())
-
-
-def buffers_among(arguments: Sequence[str]) -> tuple[int, ...]:
-    """Return arguments of 8 bytes that may be handles, as little-endian numbers (dvdt-ck.md 1.3)."""
-    return _numbers(arguments, 16, FIRST_ADDRESS, 1 << 64)
-
-
-def _integers(arguments: Sequence[str]) -> tuple[int, ...]:
-    """Return arguments of 4 bytes as integers; floats are too large and left out."""
-    return _numbers(arguments, 8, 4, 1 << 24)
-
-
-def _numbers(arguments: Sequence[str], digits: int, least: int, stop: int) -> tuple[int, ...]:
-    read = [read_number(argument) for argument in arguments if len(argument) == digits]
-    return tuple([value for value in read if value is not None and least <= value < stop])
 
 
 def _directions_by_beta(name: str, arguments: Sequence[str], *, scaled: bool | None) -> tuple[OperationDirection, ...]:

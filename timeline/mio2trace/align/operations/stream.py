@@ -46,7 +46,6 @@ from mio2trace.align.operations.lattice import (
 from mio2trace.align.operations.likelihood import Fit, Likelihood
 from mio2trace.align.operations.rows import divided
 from mio2trace.align.rates import BESIDE_STRANGERS, CUT, FEW, HARDLY_ANY, LONG_GAP, WHOLE
-from mio2trace.align.same_run import begun_again
 from mio2trace.evidence import (
     BOUNDARY_STAMPS,
     BUFFERS,
@@ -391,8 +390,6 @@ MOST_THREADS = 4
 def link_operations(attribution: Attribution) -> None:
     """Link each kernel to the operation that launched it, or to none."""
     profile, links, without = attribution.profile, attribution.links, attribution.without
-    if not attribution.operations or any(index != NONE for index in attribution.operation_of_range):
-        return  # where the library's own ranges tell its calls, what was launched outside of them is of none
     commands = profile.commands
     any_replayed = bool(commands.is_replayed.any())
     captured: Mapping[int, float] = {}
@@ -616,16 +613,3 @@ def _windows(
             )  # fmt: skip
     count = len(positions)
     return windows or Windows(first=[0] * count, last=[len(operations) - 1] * count, by="")
-
-
-def doubt_begun_again(attribution: Attribution) -> None:
-    """Doubt links to calls with which the log begins twice: nothing shows which were this run's."""
-    if attribution.clock is not None:
-        return
-    again, links = begun_again(attribution.operations), attribution.links
-    if again:
-        links.doubt_operation(
-            position
-            for position, (index, word) in enumerate(zip(links.operation_of, links.operation_by, strict=True))
-            if index in again and word in (NAME_AND_SIZES, ORDER, LAUNCH_LINE)
-        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
@@ -199,6 +198,8 @@ class _Decoder:
 
 def _whole(text: bytes) -> int | None:
     """Return where the JSON object at the beginning of ``text`` ends; None if it is damaged."""
+    import json
+
     try:
         decoded = text.decode("utf-8", "surrogateescape")
         _, end = json.JSONDecoder(strict=False, parse_constant=_refuse).raw_decode(decoded)
