@@ -6,6 +6,7 @@ Whatever happens, the old output survives or the new one is whole, and nothing h
 from __future__ import annotations
 
 import contextlib
+import dis
 import gzip
 import json
 import os
@@ -19,10 +20,12 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import pytest
 
+from mio2trace.conversion import convert
 from tests import rocm_made
 from tests.conftest import missing
 from tests.small_runs import as_json, benchmark
@@ -391,6 +394,29 @@ def test_too_little_memory_is_one_line() -> None:
         assert not [name for name in names() if name.endswith(".tmp")]
         Path("out.json").unlink(missing_ok=True)
     assert failed
+
+
+@pytest.mark.parametrize(
+    "place", ["files._read", "analysis.gather", "analysis.join", "conversion.build", "conversion._write"]
+)
+def test_an_error_needs_no_memory_on_its_way_out(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To enter the end of a ``with`` or ``finally``, CPython makes a number of the place in the function. Numbers to
+    256 exist; without memory for a larger one it tries again for ever. So in functions through which an error of
+    memory goes such blocks are short."""
+
+    def no_memory(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(f"mio2trace.{place}", no_memory)
+    with pytest.raises(MemoryError) as error:
+        convert("run.log", "prof.json", output="out.json")
+    way: TracebackType | None = error.tb
+    while way is not None:
+        code, at = way.tb_frame.f_code, way.tb_lasti
+        entries = dis.Bytecode(code).exception_entries  # type: ignore[attr-defined]
+        blocks = [one for one in entries if one.lasti and one.start <= at < one.end]
+        assert not blocks or at // 2 <= 256, code.co_qualname
+        way = way.tb_next
 
 
 def test_more_memory_than_is_free_is_one_line(tmp_path: Path) -> None:

@@ -228,6 +228,7 @@ def _first_names(runs: Sequence[Run]) -> str:
     return ", ".join(run.name for run in given[:4]) + (", ..." if len(given) > 4 else "")
 
 
+@without_garbage_collection()
 def analyse(
     files: FilePath | Sequence[FilePath], options: AnalysisOptions = DEFAULTS, notes: Notes | None = None
 ) -> Analysis:
@@ -244,37 +245,35 @@ def analyse(
         raise OptionError(f"no such evidence: {', '.join(sorted(unknown))}; expected {', '.join(EVIDENCE)}")
     notes = Notes() if notes is None else notes
     if any(is_dataset(file) for file in files if file != STANDARD_INPUT):
-        with without_garbage_collection():
-            return of_datasets(files, options, notes)
+        return of_datasets(files, options, notes)
     cleaner = Cleaner(options.keep)
     keep_freed_blocks()
-    with without_garbage_collection():
-        inputs = read_inputs(files, options, notes, cleaner, references=options.join is True)
-        give_back_freed_memory()
-        inputs = [_with_clocks(file, notes) for file in inputs]
-        references = [file for file in inputs if file.is_reference]
-        inputs = [file for file in inputs if not file.is_reference]
-        if any(file.repetition is not None for file in inputs):
-            gathered = [one for file in inputs for one in gather([file], options.without, False, notes)]
-        else:
-            gathered = gather(
-                inputs,
-                options.without,
-                options.by_order_alone,
-                notes,
-                strict=bool(options.join),
-                copies=options.copies,
-                near=options.near,
-            )
-        whole = complete(gathered)
-        runs = tuple(
-            run
-            for part, name in zip(gathered, _names(gathered, cleaner), strict=True)
-            for run in _runs(part, name, part in whole, options, notes, cleaner)
+    inputs = read_inputs(files, options, notes, cleaner, references=options.join is True)
+    give_back_freed_memory()
+    inputs = [_with_clocks(file, notes) for file in inputs]
+    references = [file for file in inputs if file.is_reference]
+    inputs = [file for file in inputs if not file.is_reference]
+    if any(file.repetition is not None for file in inputs):
+        gathered = [one for file in inputs for one in gather([file], options.without, False, notes)]
+    else:
+        gathered = gather(
+            inputs,
+            options.without,
+            options.by_order_alone,
+            notes,
+            strict=bool(options.join),
+            copies=options.copies,
+            near=options.near,
         )
-        runs = (*(run for run in runs if run.profiles), *(run for run in runs if not run.profiles))
-        if references:
-            runs = tuple(_with_reference(run, references, options, cleaner) for run in runs)
+    whole = complete(gathered)
+    runs = tuple(
+        run
+        for part, name in zip(gathered, _names(gathered, cleaner), strict=True)
+        for run in _runs(part, name, part in whole, options, notes, cleaner)
+    )
+    runs = (*(run for run in runs if run.profiles), *(run for run in runs if not run.profiles))
+    if references:
+        runs = tuple(_with_reference(run, references, options, cleaner) for run in runs)
     give_back_freed_memory()
     return Analysis(inputs=tuple(inputs), runs=runs, notes=notes, cleaner=cleaner, references=tuple(references))
 

@@ -93,6 +93,7 @@ class UnrelatedClocks(InputError):
     """No evidence relates the clocks of a job's processes. ``from_start`` draws each process from its own start."""
 
 
+@without_garbage_collection()
 def convert(  # noqa: PLR0913 - keyword-only options
     *files: str | os.PathLike[str],
     output: str | os.PathLike[str] | BinaryIO | None = None,
@@ -151,59 +152,56 @@ def convert(  # noqa: PLR0913 - keyword-only options
         with_args=with_args,
     )
     target = None if output is None else _target(output)
-    with without_garbage_collection():
-        analysis = analyse(
-            files,
-            AnalysisOptions(
-                host_calls=host_calls == "all",
-                repetition=repetition,
-                tags=tuple(tags),
-                keep=tuple(keep),
-                max_input=max_input,
-                without=frozenset(without),
-                by_order_alone=by_order_alone,
-                from_start=from_start,
-                keep_reasons=bool(explain),
-                keep_entries=beside is not None,
-                progress=progress,
-            ),
-        )
-        if beside is not None:
-            beside(analysis)
-            give_back_freed_memory()
-        notes = analysis.notes
-        runs = list(analysis.runs) if several else _of_one_run(analysis)
-        if of_a_job and not (len(runs) == 1 and runs[0].is_job):
-            raise InputError(f"{analysis.names}: {_why_no_job(analysis)}")
-        _require_something_to_draw(analysis, runs)
-        _require_related_clocks(runs)
-        alignments = [measures.alignment for run in runs for measures in run.drawn]
-        inputs = [_fact(file) for file in sorted(analysis.inputs, key=lambda file: file.source)]
-        measured = [measures for run in runs for measures in run.drawn]
-        if options.selection.everything and not everything and target is not None and len(runs) == 1:
-            selection = window(measured, host_calls != "none")
-            options = msgspec.structs.replace(options, selection=selection)
-            if not selection.everything:
-                notes.remark(
-                    f"{LARGE}: only its iterations {selection.iterations} are written; --all writes the whole run"
-                )
-        facts = summary.metadata(f"mio2trace {mio2trace.__version__}", inputs, measured)
-        trace = build(_to_draw(runs, several), options, facts, notes)
-        if not trace.tracks and not trace.left_out:
-            names = ", ".join(fact.name for fact in inputs)
-            raise InputError(f"{names}: nothing to draw: no kernel or copy, and no call or layer time above zero")
-        facts["notes"] = dict(sorted((note.kind, note.count) for note in notes))
-        if strict and notes.problems:
-            raise InputError("--strict: " + "; ".join(map(str, notes.problems)))
-        if check:
-            _check(trace, alignments)
-        written = None
-        if target is not None:
-            give_back_freed_memory()
-            written = _write(trace, *target)
-        if summary_file is not None:
-            with replacing(os.fspath(summary_file)) as file:
-                file.write(orjson.dumps(facts, option=orjson.OPT_INDENT_2) + b"\n")
+    analysis = analyse(
+        files,
+        AnalysisOptions(
+            host_calls=host_calls == "all",
+            repetition=repetition,
+            tags=tuple(tags),
+            keep=tuple(keep),
+            max_input=max_input,
+            without=frozenset(without),
+            by_order_alone=by_order_alone,
+            from_start=from_start,
+            keep_reasons=bool(explain),
+            keep_entries=beside is not None,
+            progress=progress,
+        ),
+    )
+    if beside is not None:
+        beside(analysis)
+        give_back_freed_memory()
+    notes = analysis.notes
+    runs = list(analysis.runs) if several else _of_one_run(analysis)
+    if of_a_job and not (len(runs) == 1 and runs[0].is_job):
+        raise InputError(f"{analysis.names}: {_why_no_job(analysis)}")
+    _require_something_to_draw(analysis, runs)
+    _require_related_clocks(runs)
+    alignments = [measures.alignment for run in runs for measures in run.drawn]
+    inputs = [_fact(file) for file in sorted(analysis.inputs, key=lambda file: file.source)]
+    measured = [measures for run in runs for measures in run.drawn]
+    if options.selection.everything and not everything and target is not None and len(runs) == 1:
+        selection = window(measured, host_calls != "none")
+        options = msgspec.structs.replace(options, selection=selection)
+        if not selection.everything:
+            notes.remark(f"{LARGE}: only its iterations {selection.iterations} are written; --all writes the whole run")
+    facts = summary.metadata(f"mio2trace {mio2trace.__version__}", inputs, measured)
+    trace = build(_to_draw(runs, several), options, facts, notes)
+    if not trace.tracks and not trace.left_out:
+        names = ", ".join(fact.name for fact in inputs)
+        raise InputError(f"{names}: nothing to draw: no kernel or copy, and no call or layer time above zero")
+    facts["notes"] = dict(sorted((note.kind, note.count) for note in notes))
+    if strict and notes.problems:
+        raise InputError("--strict: " + "; ".join(map(str, notes.problems)))
+    if check:
+        _check(trace, alignments)
+    written = None
+    if target is not None:
+        give_back_freed_memory()
+        written = _write(trace, *target)
+    if summary_file is not None:
+        with replacing(os.fspath(summary_file)) as file:
+            file.write(orjson.dumps(facts, option=orjson.OPT_INDENT_2) + b"\n")
     return Conversion(
         trace=trace,
         metadata=facts,

@@ -115,14 +115,7 @@ def read_inputs(
     if given.count(STANDARD_INPUT) > 1:
         raise OptionError("standard input (-) can be given once")
     with Unpacking(options.max_input) as unpacking:
-        paths = [located for path in given for located in _located(path, options, notes, unpacking)]
-        if not paths:
-            raise InputError(f"{os.path.basename(given[0])}: holds no input; expected {options.accepted.expected}")
-        if references:
-            paths += unpacking.references
-        names = short_names([unpacking.shown(path) for path in paths])
-        read = _read_all(paths, names, options, cleaner, dict.fromkeys(unpacking.references, notes))
-        read = [([unpacking.told(file) for file in files], own) for files, own in read]
+        read = _read_all(given, options, notes, cleaner, unpacking, references=references)
     first_of: dict[tuple[bool, str, str], list[Input]] = {}
     folders = {found[0].content_sha256: _folder(found[0]) for found, _ in read if found[0].path != STANDARD_INPUT}
     for found, _ in read:
@@ -154,14 +147,22 @@ def _same(file: Input, folders: Mapping[str, str]) -> tuple[bool, str, str]:
 
 
 def _read_all(
-    paths: Sequence[str],
-    names: Sequence[str],
+    given: Sequence[str],
     options: FileOptions,
+    notes: Notes,
     cleaner: Cleaner,
-    spare: Mapping[str, Notes],
+    unpacking: Unpacking,
+    *,
+    references: bool,
 ) -> list[tuple[list[Input], Notes]]:
-    """Return the inputs and notes of each file, except of files that were read with another one. ``spare``: files that
-    are not necessary, each with the notes that report an error in it."""
+    """Return the inputs and notes of each file, except of files that were read with another one."""
+    paths = [located for path in given for located in _located(path, options, notes, unpacking)]
+    if not paths:
+        raise InputError(f"{os.path.basename(given[0])}: holds no input; expected {options.accepted.expected}")
+    # Not necessary: an error in one of these is only reported.
+    spare = frozenset(unpacking.references if references else ())
+    paths += unpacking.references if references else ()
+    names = short_names([unpacking.shown(path) for path in paths])
     read: list[tuple[list[Input], Notes]] = []
     tables: list[tuple[str, GoesWithATrace]] = []
     taken: set[str] = set()
@@ -169,23 +170,18 @@ def _read_all(
     later = {path for older in older_of.values() for path in older}
     # Older files of a rotated log come last: they are read with the newest one, or else by themselves.
     for index, path in sorted(enumerate(paths), key=lambda one: one[1] in later):
-        name, own = names[index], Notes()
+        own = Notes()
         source = Source(path, index, own, progress=options.progress, max_input=options.max_input)
         if path != STANDARD_INPUT:
-            source.name = name
+            source.name = names[index]
         try:
-            if source.path and os.path.realpath(source.path) in taken:
-                continue
-            read.append((_read(source, path, options, cleaner, older_of.get(path, ())), own))
-            taken.update(os.path.realpath(other.path) for other in source.companions)
+            read += _read_one(source, path, options, cleaner, older_of.get(path, ()), taken)
         except GoesWithATrace as error:
             tables.append((path, error))
         except InputError as error:
             if path not in spare:
                 raise InputError(with_losses(str(error), own)) from None
-            spare[path].add(f"run without MIOpen's log that cannot be read: {error}")
-        finally:
-            source.close()
+            notes.add(f"run without MIOpen's log that cannot be read: {error}")
     for path, found in tables:
         # `*.csv` also names such tables.
         of_folder = (
@@ -195,7 +191,19 @@ def _read_all(
         if beside is None:
             raise found
         beside.remark("table that the profiler wrote beside the trace: skipped", os.path.basename(path))
-    return read
+    return [([unpacking.told(file) for file in files], own) for files, own in read]
+
+
+def _read_one(
+    source: Source, path: str, options: FileOptions, cleaner: Cleaner, older: Sequence[str], taken: set[str]
+) -> list[tuple[list[Input], Notes]]:
+    """Return the inputs and notes of the file, unless it is among the real paths ``taken``; add those that it takes."""
+    with contextlib.closing(source):
+        if source.path and os.path.realpath(source.path) in taken:
+            return []
+        read = _read(source, path, options, cleaner, older)
+        taken.update(os.path.realpath(other.path) for other in source.companions)
+        return [(read, source.notes)]
 
 
 def _rotated(paths: Sequence[str]) -> dict[str, list[str]]:

@@ -117,6 +117,16 @@ def give_back_freed_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
+def ensure_free(count: int) -> None:
+    """Raises `MemoryError` unless the process may have ``count`` more bytes.
+
+    To be asked before msgspec decodes a part of a large file: if it gets no memory, it ends the process by a signal.
+    """
+    import numpy as np
+
+    np.empty(count, np.uint8)  # it is not written to, so it takes no memory
+
+
 LEAST = 1 << 30
 """Bytes that the program may always use: more may become free a moment later."""
 _AVAILABLE = re.compile(r"^MemAvailable: +(\d{1,15}) kB$", re.MULTILINE | re.ASCII)

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from mio2trace.machine import ensure_free
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
 
@@ -50,6 +51,7 @@ def pieces(
         text = b"".join((b"[", *held, tail, memoryview(block)[:end], b"]"))
         held.clear()
         size, tail = 0, block[cut.end() :]
+        ensure_free(_MOST_DECODED * len(text))
         yield text, cut.end() - end, tail
     yield b"".join((b"[", *held, tail, b"]")), -1, b""
 
@@ -62,6 +64,8 @@ def _last(between: re.Pattern[bytes], block: bytes) -> re.Match[bytes] | None:
     return None
 
 
+_MOST_DECODED = 16
+"""Bytes of a decoded object for each byte of its text; in usual files two or three."""
 LONGEST_EVENT = 64 << 20
 """Bytes; also of the text around the array. Reading stops at a longer text: without an end it would fill the memory."""
 EXACT_BELOW = 1 << 43
