@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +26,7 @@ from typing import Any
 
 import pytest
 
+from mio2trace.commands import _without_frames
 from mio2trace.conversion import convert
 from tests import rocm_made
 from tests.conftest import missing
@@ -384,7 +386,7 @@ def test_too_little_memory_is_one_line() -> None:
     )
     Path("big.json").write_bytes(as_json(CALLS * 8, indent=None))
     failed = 0
-    for room in (8 << 20, 24 << 20):
+    for room in (7 << 18, 8 << 20, 11 << 20, 12 << 20, 24 << 20):
         command = [sys.executable, "-c", script, str(room), "big.json", "run.log", "-o", "out.json", "-q"]
         result = subprocess.run(command, env=ENVIRONMENT, capture_output=True, timeout=120)
         if result.returncode:
@@ -417,6 +419,20 @@ def test_an_error_needs_no_memory_on_its_way_out(place: str, monkeypatch: pytest
         blocks = [one for one in entries if one.lasti and one.start <= at < one.end]
         assert not blocks or at // 2 <= 256, code.co_qualname
         way = way.tb_next
+
+
+def test_an_error_of_memory_leaves_a_command_without_its_frames() -> None:
+    """They hold all that was read; the message, and click, need some memory."""
+    held = []
+
+    def command() -> None:
+        read = {1, 2}
+        held.append(weakref.ref(read))
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        _without_frames(command)()
+    assert held[0]() is None
 
 
 def test_more_memory_than_is_free_is_one_line(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from tests.fuzz.backtracking import limit
 from tests.fuzz.crossed_loops import ALL
 from tests.fuzz.slow_inputs import Slow
 
-SMALL = 20_000
+SMALL = 10_000
 MOST_MORE = 2.6
 """So many times the calls of functions for twice the input: 2 where all is linear, 4 where all meets all."""
 LONGEST = 20.0

@@ -518,7 +518,23 @@ class Later(click.Command):
 
     def loaded(self) -> click.Command:
         command: click.Command = getattr(importlib.import_module(self._module), str(self.name))
+        if command.callback is not None:
+            command.callback = _without_frames(command.callback)
         return command
+
+
+def _without_frames(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Let an error of memory go on without the frames of ``command``, which hold all that was read."""
+
+    @functools.wraps(command)
+    def called(*words: Any, **options: Any) -> Any:
+        try:
+            return command(*words, **options)
+        except MemoryError:
+            pass
+        raise MemoryError
+
+    return called
 
 
 LATER = (
