@@ -220,6 +220,7 @@ KNOWN: tuple[Known, ...] = (
         "a trace that mio2trace wrote", _SOURCE,
     ),
     Known(lambda head: head.startswith(_JOURNAL), "a journal of an SQLite database", "the database beside it"),
+    Known(lambda head: head[257:262] == b"ustar", "a tar archive", "its files: unpack it, and give the folder"),
     Known(_table("name", "calls", "totaldurationns"), "a summary of calls or kernels without their times", _TRACE),
     Known(_table("counter_name", "counter_value"), "a table of counters", _TRACE),
     Known(_table("kernelname", "grd", "wgr", without="beginns"), "a table of counters without times", _TIMES),
