@@ -44,7 +44,6 @@ from mio2trace.model.choices import Gemm
 from mio2trace.model.profile import Activity, Profile, Queue
 from mio2trace.model.profile import Counter as HardwareCounter
 from mio2trace.model.tables import Codes, Pool, Value, combined, numbers, present, sorted_pool
-from mio2trace.model.tables import distinct as rows_of
 from mio2trace.ops.operation import Operation, operation_name
 from mio2trace.schema import recorded
 from mio2trace.trace import NO, NO_ARGS, Column, Columns, Numbers, Process, Slice, Slices, Track
@@ -231,10 +230,9 @@ class Commands:
 
     def _of_operations(self, indexes: NDArray[Any], told: Callable[[Operation], Value]) -> Pool[Value]:
         """Return what is told of operations by their facts, which many share; equal values become one."""
-        facts = Pool.of(id(self._operations[index].facts) for index in indexes.tolist())
-        first, _ = rows_of(facts.codes)
-        values = Pool.of(told(self._operations[index]) for index in indexes[first].tolist())
-        return Pool(values.values, values.codes[facts.codes])
+        shared = self._measures.shared.take(indexes)
+        values = Pool.of(map(told, shared.values))
+        return Pool(values.values, values.codes[shared.codes])
 
     def _named(self, operation: Operation | None) -> dict[str, str]:
         """Return the first arguments of a kernel for a reader: its operation, and the solver."""

@@ -13,7 +13,7 @@ each activity belongs. The rules:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
 from functools import cached_property
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ from mio2trace.measures.device_time import Launches, has_common_clock
 from mio2trace.measures.executions import Executions, LayerKey
 from mio2trace.measures.ranking import Forms, Makeup, forms_of, host_spans, is_naive, makeup
 from mio2trace.measures.steady import Steady
-from mio2trace.model.tables import NO, Numbers, distinct, firsts, summed
+from mio2trace.model.tables import NO, Numbers, Pool, distinct, firsts, summed
 from mio2trace.ops.operation import Operation
 
 __all__ = ["Cost", "Executions", "LayerKey", "Measures", "Steady", "Sums", "duration", "total"]
@@ -53,7 +53,7 @@ class _InOrder(Mapping[int, Operation]):
         self.operations = operations
 
     def __getitem__(self, index: int) -> Operation:
-        if index not in range(len(self.operations)):
+        if not 0 <= index < len(self.operations):
             raise KeyError(index)
         return self.operations[index]
 
@@ -105,6 +105,15 @@ class Measures:
         return {operation.index: operation for operation in operations}
 
     @cached_property
+    def shared(self) -> Pool[Operation]:
+        """By the operation's index: an operation that has its facts, one for all that share them. An index without
+        operation has any."""
+        operations, codes = [*self.operation_at.values()], np.zeros(len(self.first_of), np.int32)
+        facts = Pool.of(id(operation.facts) for operation in operations)
+        codes[np.fromiter(self.operation_at, np.int64, len(operations))] = facts.codes
+        return Pool([operations[at] for at in distinct(facts.codes)[0].tolist()], codes)
+
+    @cached_property
     def first_of(self) -> Sequence[int]:
         """By the operation's index: the position of its first activity with times, else of its first activity; `NONE`
         without any."""
@@ -136,20 +145,18 @@ class Measures:
     @cached_property
     def _work_of(self) -> bytearray:
         """The kind of work of each operation, by index."""
-        kinds = bytearray([_TOLD]) * len(self.first_of)
-        for index, operation in self.operation_at.items():
-            if operation.phase != "run":
-                kinds[index] = _SEARCHES
-            elif operation.flop is None:
-                kinds[index] = _OF_KERNELS if operation.is_plain else _NOT_TOLD
-        return kinds
+        kinds = [
+            _SEARCHES if one.phase != "run"
+            else _TOLD if one.flop is not None
+            else _OF_KERNELS if one.is_plain else _NOT_TOLD
+            for one in self.shared.values
+        ]  # fmt: skip
+        return bytearray(np.array(kinds, np.uint8)[self.shared.codes])
 
     @cached_property
     def naive_operations(self) -> frozenset[int]:
         """Operations for which the log names a naive solver."""
-        alike = {id(operation.facts): operation for operation in self.operation_at.values()}
-        naive = {of for of, operation in alike.items() if is_naive(operation)}
-        return frozenset(index for index, one in self.operation_at.items() if naive and id(one.facts) in naive)
+        return frozenset(np.flatnonzero(self.shared.where(is_naive)).tolist()).intersection(self.operation_at)
 
     def _work_at(self, position: int, index: int) -> tuple[int | None, str]:
         """Return the work that counts at an activity of the operation ``index``, and its source; None: unknown work."""
@@ -210,7 +217,7 @@ class Measures:
         rows, parts = self.helping(np.flatnonzero(commands.is_kernel & commands.has_times))
         ns = commands.time_ns[rows]
         # a copy is what an op that no family models does, and helps in nothing
-        is_plain = np.array([*self._of_operations(lambda one: one.is_plain), False])
+        is_plain = np.append(self.shared.where(lambda one: one.is_plain), False)
         indices = np.where(is_plain[operation_of[rows]], NONE, operation_of[rows])
         for sums, numbers in ((operations, indices), (runs, run_of[rows]), (passes, pass_of[rows])):
             sums.add_parts(numbers, ns, parts)
@@ -228,21 +235,15 @@ class Measures:
         )
         return _Summed(operations, runs, passes, self._helpers(rows[helps]))
 
-    def _of_operations(self, told: Callable[[Operation], bool]) -> list[bool]:
-        """Of each operation's index what is told of it."""
-        found = [False] * len(self.first_of)
-        for index, operation in self.operation_at.items():
-            found[index] = told(operation)
-        return found
-
     def helping(self, rows: Numbers) -> tuple[Numbers, Sequence[NDArray[np.bool_]]]:
         """Those of some kernels that help or are naive; which of them help, are transposes, are naive."""
         kinds = [form.kind for form in self.forms.forms]
-        is_naive = [*self._of_operations(lambda one: one.index in self.naive_operations), False]
+        of_naive = np.zeros(len(self.first_of) + 1, bool)
+        of_naive[list(self.naive_operations)] = True
         form_of, operation_of = self.forms.form_of[rows], np.asarray(self._links.operation_of)[rows]
         helps = np.array([kind.helps for kind in kinds], bool)[form_of]
         transposes = np.array([kind.role == "transpose" for kind in kinds], bool)[form_of]
-        naive = np.array([kind.naive for kind in kinds], bool)[form_of] | np.array(is_naive)[operation_of]
+        naive = np.array([kind.naive for kind in kinds], bool)[form_of] | of_naive[operation_of]
         chosen = helps | transposes | naive
         return rows[chosen], (helps[chosen], transposes[chosen], naive[chosen])
 
@@ -267,10 +268,10 @@ class Measures:
 
     def work(self) -> Iterator[tuple[int, int, int | None, str]]:
         """Yield the activities at which work counts: position, operation, FLOP (None: unknown), source."""
-        kinds = self._work_of
-        for index, position in enumerate(self.first_of):
+        kinds, flops = self._work_of, Pool([one.flop or 0 for one in self.shared.values], self.shared.codes)
+        for index, (position, known) in enumerate(zip(self.first_of, flops.each(), strict=True)):
             if position != NONE and kinds[index] == _TOLD:
-                yield position, index, self.operation_at[index].flop or 0, "operation"
+                yield position, index, known, "operation"
         for position in self._not_told():
             index = self._links.operation_of[position]
             flop, told_by = self._work_at(position, index)

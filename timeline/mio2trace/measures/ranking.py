@@ -5,7 +5,7 @@ and roles, durations, evidence, graph launches.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 
@@ -25,6 +25,7 @@ from mio2trace.model.tables import (
     Activities,
     Codes,
     Numbers,
+    Pool,
     added,
     distinct,
     firsts,
@@ -33,7 +34,7 @@ from mio2trace.model.tables import (
     present,
     summed,
 )
-from mio2trace.ops.operation import Operation, name_of, problem_name
+from mio2trace.ops.operation import Operation, OperationFacts, name_of
 from mio2trace.ops.values import family
 
 if TYPE_CHECKING:
@@ -307,24 +308,9 @@ def begun_in(links: Links, count: int) -> Numbers:
     return np.append(run_of, NONE)[first].astype(np.int64)
 
 
-def names_as_run(operations: Iterable[Operation]) -> Mapping[int, str]:
-    """Return the names of operations when they run, by the identity of their facts; a search gets the name of its
-    operation."""
-    alike = {id(one.facts): one.facts for one in operations}
-    return {
-        of: name_of(msgspec.structs.replace(facts, phase="run") if facts.phase == "find" else facts)
-        for of, facts in alike.items()
-    }
-
-
-def problem_names(operations: Collection[Operation], count: int) -> list[str]:
-    """Return the names of problems by index, at most ``count``."""
-    alike = {id(one.facts): one for one in operations}
-    names = {of: problem_name(one) for of, one in alike.items()}
-    names_of = [""] * count
-    for one in operations:
-        names_of[one.index] = names[id(one.facts)]
-    return names_of
+def name_as_run(facts: OperationFacts) -> str:
+    """Return the name of an operation when it runs; a search gets the name of its operation."""
+    return name_of(msgspec.structs.replace(facts, phase="run") if facts.phase == "find" else facts)
 
 
 SHORT_NS = 10_000
@@ -361,7 +347,7 @@ def makeup(measures: Measures) -> Makeup:
     primitives, primitive_of = _primitives(measures)
     operations = np.asarray(links.operation_of)[kernels]
     layer = np.array([*layer_of, NONE], np.int64)[np.asarray(links.run_of)[kernels]]
-    primitive = np.array(primitive_of, np.int64)[operations]
+    primitive = primitive_of[operations]
     keys = ((layer + 1) * (len(primitives) + 1) + primitive + 1) * len(of_steady.forms) + of_steady.form_of
     first, key_of = distinct(keys)
     columns = (
@@ -407,15 +393,12 @@ def makeup(measures: Measures) -> Makeup:
     )
 
 
-def _primitives(measures: Measures) -> tuple[list[str], list[int]]:
+def _primitives(measures: Measures) -> tuple[Sequence[str], Numbers]:
     """Return the primitives of the log's operations, and the place of each operation's primitive by index; the last one
     is for no operation."""
-    places: dict[str, int] = {}
-    place_of = [NONE] * (len(measures.first_of) + 1)
-    for index, operation in measures.operation_at.items():
-        # for an op without a family, its kernels show the primitive
-        place_of[index] = places.setdefault("" if operation.is_plain else operation.primitive, len(places))
-    return list(places), place_of
+    # for an op without a family, its kernels show the primitive
+    primitives = Pool.of("" if one.is_plain else one.primitive for one in measures.shared.values)
+    return primitives.values, np.append(primitives.codes[measures.shared.codes].astype(np.int64), NONE)
 
 
 def _naive(measures: Measures) -> Counter[int]:

@@ -36,8 +36,7 @@ from mio2trace.measures.ranking import (
     Rows,
     SteadyCost,
     begun_in,
-    names_as_run,
-    problem_names,
+    name_as_run,
     ranked,
 )
 from mio2trace.measures.statistics import part_of
@@ -57,6 +56,7 @@ from mio2trace.model.tables import (
     summed,
     summed_by,
 )
+from mio2trace.ops.operation import problem_name
 from mio2trace.patterns import late
 
 if TYPE_CHECKING:
@@ -196,12 +196,13 @@ class Steady:
     def operation_key(self, index: int) -> OperationKey:
         """Return the key of an operation in `operations`: a search belongs to the layer that runs its problem."""
         run = self._run_of_operation[index]
-        name = self._name_of[id(self._measures.operation_at[index].facts)]
-        return "" if run == NONE else self._alignment.links.runs.layer(run), name
+        return "" if run == NONE else self._alignment.links.runs.layer(run), self._names[index]
 
     @cached_property
-    def _name_of(self) -> Mapping[int, str]:
-        return names_as_run(self._measures.operation_at.values())
+    def _names(self) -> Sequence[str]:
+        """By index; a search has the name of its operation."""
+        shared = self._measures.shared
+        return [*Pool([name_as_run(one.facts) for one in shared.values], shared.codes).each()]
 
     def by_operation(self, key: Callable[[int], Key]) -> Ranking[Key]:
         """Rank by ``key`` of an operation's index."""
@@ -228,7 +229,8 @@ class Steady:
     @cached_property
     def problem_of(self) -> Sequence[str]:
         """The `problem_name` of each operation, by index."""
-        return problem_names(self._measures.operation_at.values(), len(self._measures.first_of))
+        shared = self._measures.shared
+        return [*Pool([problem_name(one) for one in shared.values], shared.codes).each()]
 
     @cached_property
     def kernels(self) -> Ranking[str]:
@@ -345,9 +347,10 @@ class Steady:
             row_of[index] = row
         rows = self._summed(keys, self._alignment.links.operation_of, row_of)
         host, untold = [0] * len(keys), set()
-        host_ns_of, operation_at = measures.host_ns_of, measures.operation_at
+        host_ns_of, shared = measures.host_ns_of, measures.shared
+        sizes, facts_of = [one.bytes_min for one in shared.values], shared.codes.tolist()
         for index in self._ran:
-            row, host_ns, size = row_of[index], host_ns_of[index], operation_at[index].facts.bytes_min
+            row, host_ns, size = row_of[index], host_ns_of[index], sizes[facts_of[index]]
             rows.calls[row] += 1
             if host_ns == NO:
                 untold.add(row)
