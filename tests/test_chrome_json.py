@@ -8,7 +8,6 @@ import io
 import json
 import re
 import zlib
-from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from msgspec.structs import replace
 import mio2trace
 from mio2trace.cli import cli
 from mio2trace.commands.convert import SMALLER, convert
-from mio2trace.notes import InputError
 from mio2trace.trace import NO_ARGS, CounterValue, CounterValues, Event, Flow, Process, Slice, Trace, Track
 from mio2trace.writers import WRITERS, by_suffix, chrome_json, native, suffixes, write
 from mio2trace.writers.ending import _HEAD, MANY_SLICES, Packed, Written
@@ -153,13 +151,6 @@ def test_names_are_shown_as_they_can_be(name: str, shown: str) -> None:
     assert events_of(trace([a_slice(name)]))[0]["name"] == shown
 
 
-@given(st.integers(0, 10**15), st.integers(0, 10**15))
-def test_times_are_exact_to_the_nanosecond(start: int, duration: int) -> None:
-    text = written(trace([Slice(11, start, duration, "k", "kernel", {})]))
-    (found,) = re.findall(r'"ts":(\d+)\.(\d{3}),"dur":(\d+)\.(\d{3})}', text)
-    assert (int(found[0] + found[1]), int(found[2] + found[3])) == (start, duration)
-
-
 def test_shared_arguments_of_many_are_not_mixed_up() -> None:
     """Their text is not that of objects that are equal or gone."""
     slices: list[Event] = [a_slice(args={"a": n}, shared={"n": n}) for n in range(2000)]
@@ -240,11 +231,13 @@ def test_the_suffix_decides_the_form() -> None:
 
 # The sets that stand for the others: every kind of input and of picture.
 FEW = [name for name in SETS if not name.startswith("dvdt") or "train" in name or "two-queues" in name]
-COLOURS = re.compile(r"thread_state_|rail_|cq_|good|bad|terrible|black|grey|white|yellow|olive|startup|heap_dump")
 
 
 def broken_rules(text: str) -> list[str]:
-    """The rules that a trace does not keep, each with the event that shows it."""
+    """The rules that a trace does not keep, each with the event that shows it.
+
+    That slices nest, and that arrows have both ends, Perfetto's engine tells of the same files.
+    """
     found = []
     trace = json.loads(text, parse_constant=lambda word: found.append(f"a {word} is no JSON"))
     events = trace["traceEvents"]
@@ -252,8 +245,6 @@ def broken_rules(text: str) -> list[str]:
         found.append("does not begin like an object")
     if "\\" in text:
         found.append("an escape")
-    spans: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
-    flows: dict[Any, list[str]] = defaultdict(list)
     for event in events:
         kind = event.get("ph")
         at = event.get("ts")
@@ -275,27 +266,12 @@ def broken_rules(text: str) -> list[str]:
                 continue
             if not isinstance(event.get("args"), dict):
                 found.append(f"args is no object: {event}")
-            spans[event["pid"], event["tid"]].append((at, -duration))
         elif kind == "C" and any(type(value) not in (int, float) for value in event["args"].values()):
             found.append(f"a counter of something else: {event}")
-        elif kind in "sf":
-            flows[event["id"], event["cat"], event["name"]].append(kind)
-            if kind == "f" and event.get("bp") != "e":
-                found.append(f"an arrow that ends at the next slice: {event}")
-        if "cname" in event and not COLOURS.match(event["cname"]):
-            found.append(f"a colour that is none: {event}")
+        elif kind == "f" and event.get("bp") != "e":
+            found.append(f"an arrow that ends at the next slice: {event}")
         # chrome://tracing keeps integers as doubles.
         found += [f"{value} loses digits: {event}" for value in integers(event) if abs(value) > 2**53]
-    for track, held in spans.items():
-        open_: list[int] = []
-        for start, negative in sorted(held):
-            begin, end = round(start * 1000), round(start * 1000) + round(-negative * 1000)
-            while open_ and open_[-1] <= begin:
-                open_.pop()
-            if open_ and open_[-1] < end:
-                found.append(f"slices of {track} overlap at {start}")
-            open_.append(end)
-    found += [f"arrow {key}: {ends}" for key, ends in flows.items() if sorted(ends) != ["f", "s"]]
     return found
 
 
@@ -308,14 +284,11 @@ def integers(value: Any) -> list[int]:
 
 @pytest.mark.parametrize("name", FEW)
 def test_other_viewers_rules_are_kept(tmp_path: Path, name: str) -> None:
-    """Every event has ph and ts, names and times are what they must be, nothing overlaps, arrows have both ends."""
+    """Every event has ph and ts, names and times are what they must be, no number loses digits."""
     files, named = SETS[name]
     if not all(path.exists() for path in files):
         pytest.skip(f"no real samples in {shared_folder()}")
-    try:
-        mio2trace.convert(*files, output=tmp_path / "out.json", **named)
-    except InputError as error:
-        pytest.skip(f"no trace comes of it: {error}")
+    mio2trace.convert(*files, output=tmp_path / "out.json", **named)
     text = (tmp_path / "out.json").read_text("utf-8")
     assert len(json.loads(text)["traceEvents"]) > 4
     assert broken_rules(text) == []
@@ -337,12 +310,7 @@ def test_other_viewers_rules_are_kept(tmp_path: Path, name: str) -> None:
         ('{"ph":"X","ts":1,"pid":1,"tid":2,"dur":1,"name":"a","args":{"b":NaN}}', "NaN"),
         ('{"ph":"X","ts":1,"pid":1,"tid":2,"dur":1,"name":"a\\\\b","args":{}}', "an escape"),
         ('{"ph":"C","ts":1,"pid":1,"name":"a","args":{"b":"1"}}', "a counter"),
-        ('{"ph":"s","ts":1,"pid":1,"tid":2,"name":"a","cat":"flow","id":1}', "arrow"),
         ('{"ph":"f","ts":1,"pid":1,"tid":2,"name":"a","cat":"flow","id":1}', "next slice"),
-        (
-            ",".join(f'{{"ph":"X","ts":{at},"pid":1,"tid":2,"dur":1.001,"name":"a","args":{{}}}}' for at in (1, 2)),
-            "overlap",
-        ),
     ],
 )
 def test_a_broken_rule_is_seen(text: str, rule: str) -> None:
@@ -384,7 +352,7 @@ def test_a_large_trace_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert warning.startswith("problem: about 0.0 million slices")
     assert "--host-calls none" in warning
     there = {option for parameter in convert.params for option in parameter.opts}
-    assert set(re.findall(r"--[a-z-]+", warning)) == {word.split()[0] for word in SMALLER} & there
+    assert set(re.findall(r"--[a-z-]+", warning)) == {word.split()[0] for word in SMALLER} <= there
     found = re.search(r"\(0\.\d MB, (\d+) bytes per kernel\)", last)
     assert found
     assert int(found[1]) == round((tmp_path / "out.pftrace.gz").stat().st_size / 204)

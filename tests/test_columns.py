@@ -243,12 +243,6 @@ def test_small_numbers() -> None:
     assert [fixed(value, digits) for value, digits in given] == ["0.0", "<0.1", "0.1", "1,234.6", "<0.001", "12"]
 
 
-@given(st.floats(0, 1e9), st.integers(1, 3))
-def test_only_zero_reads_as_zero(value: float, digits: int) -> None:
-    text = fixed(value, digits)
-    assert (float(text.replace(",", "")) == 0) == (value == 0) if "<" not in text else value < 10**-digits
-
-
 # -- Columns of numbers through ADBC's driver are those that SQLite gives cell by cell, whatever is stored, or the same
 # error.
 

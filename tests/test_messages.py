@@ -321,6 +321,7 @@ def test_errors_and_warnings_are_moments_in_the_trace() -> None:
         assert [one.args["line"] for one in drawn] == [92, 483, 770, 1002, 1235, 1509, 1739, 1970]
         for one in drawn:
             assert (one.dur_ns, one.category, one.args["level"], one.args["lines"]) == (0, "log", "warning", 1)
+            assert one.args["host_by"] == "lines around it"
             assert one.name == f"Warning: {one.args['text']}"
             assert one.args["within_ns"] > 0
         starts.append([one.start_ns for one in drawn])

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import copy
 import json
-import struct
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -184,23 +182,6 @@ def test_the_checks_are_read() -> None:
     assert {name for name, _ in BROKEN} <= set(names)
 
 
-def picture(path: Path) -> tuple[int, int, int]:
-    """Width, height and the number of different rows of pixels of a PNG; a blank page has a handful."""
-    data = path.read_bytes()
-    assert data.startswith(b"\x89PNG\r\n\x1a\n")
-    width, height, depth, colour = struct.unpack(">IIBB", data[16:26])
-    channels = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[colour]
-    packed, at = b"", 8
-    while at < len(data):
-        size, kind = struct.unpack(">I4s", data[at : at + 8])
-        packed += data[at + 8 : at + 8 + size] if kind == b"IDAT" else b""
-        at += 12 + size
-    rows = zlib.decompress(packed)
-    stride = 1 + width * channels * depth // 8
-    assert len(rows) == stride * height
-    return width, height, len({rows[i : i + stride] for i in range(0, len(rows), stride)})
-
-
 @pytest.mark.browser
 @pytest.mark.thorough
 @pytest.mark.parametrize("damage", [change("Xgemm", dur=7.0), without("Xgemm", "dur")])
@@ -219,45 +200,6 @@ COMMITTED = {
     for folder in sorted((ROOT / "traces").iterdir())
     if folder.is_dir()
 }
-
-PAIRS = (
-    "alexnet-b1-fwd-nomarks",
-    "alexnet-b1-train",
-    "alexnet-b3-libdnn-train-iter2",
-    "lenet-b2-fwd",
-    "lenet-b2-viennacl-fwd",
-    "squeezenet11-b1-fwd-tz",
-    "squeezenet11-b1-libdnn-fwd",
-)
-INTERLEAVED = ("alexnet-b1-fwd-interleaved", "lenet-b2-debuginfo-interleaved")
-CLBLAST = ("clblast-batched-small", "clblast-gemm-direct", "clblast-gemm-indirect-small", "clblast-lenet-seq-x3")
-
-# Every way in which the real samples may come: (files and options).
-REAL: list[tuple[str, ...]] = [
-    *((f"{name}.run.log", f"{name}.prof.json") for name in PAIRS),
-    *((f"{name}.interleaved{marks}.log",) for name in INTERLEAVED for marks in ("", "-nomarks")),
-    *((f"{name}.prof.json",) for name in CLBLAST),
-    *((f"{name}.interleaved.log",) for name in ("clblast-gemm-direct", "clblast-lenet-seq-x3")),
-    ("alexnet-b1-train.prof.json", "alexnet-b1-train.run.log", "alexnet-b1-train.tmp-ck-timer.json"),
-    ("alexnet-b1-train.prof.json", "alexnet-b1-train.boundary.per_layer_info.json"),
-    ("squeezenet11-b1-fwd-tz.prof.json", "squeezenet11-b1-fwd-tz.boundary.per_layer_info.json"),
-    ("alexnet-b1-train.run.log", "alexnet-b1-train.stdout.log"),
-    ("alexnet-b1-train.prof.json",),
-    ("alexnet-b1-train.run.log",),
-    ("alexnet-b1-train.stdout.log",),
-    ("alexnet-b1-train.tmp-ck-timer.json",),
-    ("acl-sample.json",),
-    ("crash-local-arg.stdout.log",),
-    ("offline-parser.prof.json",),
-    ("offline-parser.stdout.log",),
-    ("two-queues.prof.json",),
-    ("two-queues.stdout.log",),
-    ("wallclock-timeofday.prof.json",),
-    ("lenet-b2-fwd.run.log", "lenet-b2-fwd.prof.json", "--host-calls", "all"),
-    ("lenet-b2-fwd.run.log", "lenet-b2-fwd.prof.json", "--host-calls", "none"),
-    ("lenet-b2-fwd.run.log", "lenet-b2-fwd.prof.json", "--without", "timer marks"),
-    ("alexnet-b1-train.run.log", "alexnet-b1-train.prof.json", "--without", "timer marks"),
-]
 
 
 def convert(out: Path, *words: str | Path) -> Path:
@@ -296,36 +238,6 @@ def test_perfetto_finds_nothing_wrong_in_our_traces(tmp_path: Path, engine: Engi
         found = plain.query(question)
         assert len(found) == written.count(sign)
         assert packed.query(question) == found
-
-
-@pytest.mark.engine
-@pytest.mark.shared
-@pytest.mark.parametrize("words", REAL, ids=" ".join)
-def test_perfetto_finds_nothing_wrong_in_real_runs(
-    tmp_path: Path, engine: Engine, shared: Path, words: tuple[str, ...]
-) -> None:
-    """Every real run, in every way that its files may come."""
-    samples = shared / "samples" / "dvdt"
-    paths = [samples / word if (samples / word).is_file() else word for word in words]
-    trace = engine(convert(tmp_path / "out.json", *paths))
-    assert trace.errors() == []
-    assert trace.failed_checks() == {}
-
-
-@pytest.mark.browser
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", COMMITTED)
-def test_the_ui_opens_our_traces(tmp_path: Path, ui: UI, name: str) -> None:
-    """No error shown, the tracks are there, and there is a picture to look at."""
-    page = ui(convert(tmp_path / "out.json", *COMMITTED[name]))
-    assert any("Layers" in track for _, track in page.tracks())
-    page.expand()
-    page.screenshot(tmp_path / "out.png")
-    page.check()
-    width, height, rows = picture(tmp_path / "out.png")
-    assert (width, height) == (1600, 1000)
-    assert rows > 100
-    assert 20_000 < (tmp_path / "out.png").stat().st_size < 1_000_000
 
 
 @pytest.mark.engine

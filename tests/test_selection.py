@@ -17,13 +17,12 @@ from hypothesis import strategies as st
 import mio2trace
 from mio2trace import cli, summary
 from mio2trace.align import align
-from mio2trace.commands import convert as command
 from mio2trace.conversion import Conversion
 from mio2trace.draw import BuildOptions, RunToDraw, Selection, build
 from mio2trace.draw.selection import parse_duration, parse_iterations
 from mio2trace.measures import Measures
 from mio2trace.notes import Notes, OptionError
-from mio2trace.trace import CounterValue, Event, Flow, InvariantError, Slice, Trace, checked, each
+from mio2trace.trace import CounterValue, Event, Flow, Slice, Trace, checked, each
 from tests import kineto_files
 from tests.conftest import ROOT, Engine
 from tests.test_trace import tangled
@@ -223,7 +222,8 @@ def test_without_arguments_the_picture_is_the_same() -> None:
 @pytest.mark.parametrize(
     "options",
     [["--top", "9"], ["--iterations", "1", "--no-args"], ["--from", "layer conv2", "--to", "layer conv3"],
-     ["--min-duration", "500us", "--host-calls", "all"]],
+     ["--min-duration", "500us", "--host-calls", "all"],
+     ["--tracks", "kernels", "--tracks", "operations", "--fold", "find", "--fold", "set-up"]],
     ids=" ".join,
 )  # fmt: skip
 def test_perfetto_finds_nothing_wrong_in_a_part(
@@ -247,23 +247,6 @@ def test_the_command_says_what_it_left_out(tmp_path: Path) -> None:
     wrong = CliRunner().invoke(cli.cli, [*map(str, MIOPEN), "-o", str(output), "--from", "whenever"])
     assert wrong.exit_code == 2
     assert "--from whenever: expected a time such as 1.2s, 'iteration 3' or 'layer conv1'" in wrong.output
-
-
-def test_the_warning_names_options_that_there_are() -> None:
-    """What `convert` advises for a trace that is too large can be typed."""
-    there = {option for parameter in command.convert.params for option in parameter.opts}
-    assert {option.split()[0] for option in command.SMALLER} <= there
-
-
-def test_the_check_finds_a_kernel_that_is_neither_drawn_nor_left_out() -> None:
-    trace = mio2trace.convert(*MIOPEN, top=3).trace
-    count, total = len(by_call(trace)), sum(e.dur_ns for e in by_call(trace).values())
-    for _ in checked(trace, count + trace.left_out, total + trace.left_out_ns):
-        pass
-    wrong = msgspec.structs.replace(trace, left_out=trace.left_out - 1)
-    with pytest.raises(InvariantError, match="left out"):
-        for _ in checked(wrong, count + trace.left_out, total + trace.left_out_ns):
-            pass
 
 
 @settings(max_examples=60)

@@ -18,6 +18,7 @@ from typing import Any, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import mio2trace
 from mio2trace import summary
@@ -266,6 +267,10 @@ def test_a_broken_picture_is_found_and_a_sound_one_passes(events: list[Event], c
     with pytest.raises(InvariantError, match=complaint):
         list(checked(trace_of(*events), 0, 0))
     assert list(checked(trace_of(*SOUND), 2, 10)) == SOUND
+    in_part = replace(trace_of(*SOUND), left_out=1, left_out_ns=7)
+    assert list(checked(in_part, 3, 17)) == SOUND
+    with pytest.raises(InvariantError, match="2 kernels and copies of 10 ns drawn and 1 of 7 ns left out, 2 of 10 ns"):
+        list(checked(in_part, 2, 10))
 
 
 # -- The runs kept in traces/: what we make of them is exact, and true.

@@ -17,7 +17,6 @@ from mio2trace.measures import Measures
 from mio2trace.model.profile import Queue
 from mio2trace.notes import Notes, OptionError
 from mio2trace.trace import CounterValue, Slice, Trace
-from tests.conftest import Engine
 from tests.records import enqueued, opencl_profile
 from tests.test_selection import CONTAINERS, MIOPEN, TRAIN, args, by_call, convert, slices
 
@@ -76,21 +75,6 @@ def test_a_row_for_each_type_of_operation() -> None:
     assert {tracks(more)[event.track] for event in rows} >= {"Find Conv fwd calls", "Conv fwd calls"}
     for event in rows:
         assert event.name.startswith(tracks(more)[event.track].removesuffix(" calls"))
-
-
-@pytest.mark.parametrize("suffix", [".json", ".pftrace"])
-def test_perfetto_counts_no_kernel_twice(suffix: str, tmp_path: Path, engine: Engine) -> None:
-    counts = []
-    for number, more in enumerate(((), ("kernels", "operations"))):
-        output = tmp_path / f"{number}{suffix}"
-        mio2trace.convert(*MIOPEN, output=output, tracks=more, fold=("find", "set-up") if more else ())
-        processor = engine(output)
-        assert processor.errors() == []
-        assert processor.failed_checks() == {}
-        kinds = "select category, count(*) as n, sum(dur) as ns from slice where category in"
-        kinds += " ('kernel', 'copy', 'operation', 'layer') group by 1"
-        counts.append([processor.query(of) for of in (kinds, "select count(*) as n from flow")])
-    assert counts[0] == counts[1]
 
 
 def test_words_that_are_none_are_refused() -> None:
@@ -167,17 +151,6 @@ def test_calls_without_kernels_lie_between_their_neighbours(shared: Path) -> Non
         assert max(end for at, _, end in with_kernels if at < line) <= event.start_ns
         assert event.start_ns + event.dur_ns <= min(start for at, start, _ in with_kernels if at > line)
         assert processes(result.trace)[event.track] == "Host"
-
-
-def test_warnings_of_the_log_are_drawn_with_what_bounds_them() -> None:
-    trace = convert(MIOPEN).trace
-    warnings = [event for event in slices(trace, "log") if tracks(trace)[event.track].startswith("MIOpen log")]
-    assert warnings
-    for event in warnings:
-        assert event.name.startswith("Warning: ")
-        assert len(event.name) <= 100
-        assert args(event)["host_by"] == "lines around it"
-        assert min(args(event)["line"], args(event)["lines"]) > 0
 
 
 # ---- counters and help
