@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -23,15 +24,16 @@ from click.testing import CliRunner, Result
 
 import mio2trace
 from mio2trace.batch import confined, work
-from mio2trace.batch.confined import Limits
+from mio2trace.batch.confined import Confined, Ended, Limits
 from mio2trace.batch.finding import FoundRun, find_runs
 from mio2trace.batch.work import Batch, BatchOptions, Entry, Journal, read_journals, run_batch
 from mio2trace.cli import cli
 from mio2trace.dataset import FOLDERS, write_run
 from mio2trace.notes import InputError, Notes
-from tests.batch_work import DANGERS, content, made_up, poison, worker_pids
+from tests.batch_work import content, made_up, poison, worker_pids
 from tests.conftest import ROOT
 from tests.test_orphans import family, within
+from tests.test_orphans import runs as is_running
 
 pytest.importorskip("duckdb")
 pytest.importorskip("nanoarrow")
@@ -314,21 +316,6 @@ def test_a_run_whose_workers_are_killed_each_time_fails_alone(workers: Any, tmp_
         ("runs/kills-its-worker", "the program was killed: the system's memory may be full")
     ]
     assert len(made.done) == 7
-
-
-@pytest.mark.thorough
-def test_dangerous_runs_kill_no_worker(workers: Any, tmp_path: Path) -> None:
-    for name in DANGERS:
-        made_up(tmp_path / "runs" / name)
-    made_up(tmp_path / "runs" / "good")
-    led(tmp_path / "runs", tmp_path / "warm", workers, function="tests.batch_work:slowly")
-    before = worker_pids()
-    limits = Limits(seconds=2, memory=1_500_000_000)
-    made = led(tmp_path / "runs", tmp_path / "ds", workers, limits=limits, function="tests.batch_work:dangerous")
-    assert {entry.run.removeprefix("runs/") for entry in made.failed} == set(DANGERS)
-    assert all(entry.inputs for entry in made.failed), "what was told before the end is kept"
-    assert len(before) == 2
-    assert worker_pids() == before
 
 
 def test_workers_that_do_not_start_are_said_for_each_run(
@@ -640,3 +627,83 @@ def test_the_job_of_several_nodes_does_all_runs(
         assert status == 0, log.read()
     assert content(tmp_path / "ds") == whole
     assert not list(tmp_path.glob("batch-*"))
+
+
+# -- calls in processes of their own: what they do to them stays there -------------------------------------------------
+
+
+HERE = "tests.batch_work"
+MEMORY = Limits(memory=1_000_000_000)
+
+
+@pytest.fixture(scope="module")
+def alone() -> Iterator[Confined]:
+    one = Confined((HERE,))
+    yield one
+    one.close()
+
+
+def test_a_call_gives_its_value_and_what_it_told(alone: Confined) -> None:
+    for limits in (Limits(), MEMORY):
+        assert alone.call(f"{HERE}:double", 21, limits=limits) == Ended("done", 42, 21)
+
+
+def test_each_call_has_a_process_of_its_own_and_the_warm_one_stays(alone: Confined) -> None:
+    first, second = (alone.call(f"{HERE}:process").value for _ in range(2))
+    assert len({first, second, os.getpid()}) == 3
+    assert alone._process is not None
+    warm = alone._process.pid
+    alone.call(f"{HERE}:crash")
+    assert alone._process.pid == warm
+
+
+def test_what_a_call_started_ends_with_it(alone: Confined, tmp_path: Path) -> None:
+    place = tmp_path / "pid"
+    assert alone.call(f"{HERE}:leave_a_child", str(place), limits=Limits(seconds=0.5)).how == "time"
+    child = int(place.read_text())
+    assert within(2, lambda: not is_running(child))
+
+
+@pytest.mark.parametrize(
+    ("function", "limits", "how", "said"),
+    [
+        ("crash", Limits(), "died", "the program crashed (SIGSEGV)"),
+        (
+            "crash",
+            MEMORY,
+            "died",
+            "the program crashed (SIGSEGV: it may need more than 1 GB of memory (--memory-limit))",
+        ),
+        ("be_killed", Limits(), "died", "the program crashed (SIGKILL: the system's memory may be full)"),
+        ("end_silently", Limits(), "died", "the program ended without a result"),
+        ("fail", Limits(), "raised", "a fault of the program itself, please report it: ValueError (batch_work.py:"),
+        ("eat", MEMORY, "memory", "needs more than 1 GB of memory (--memory-limit)"),
+        ("wait_for_ever", Limits(seconds=0.3), "time", "not done after 0.3 s (--timeout)"),
+        ("never_come_back_to_python", Limits(seconds=0.3), "time", "not done after 0.3 s (--timeout)"),
+    ],
+)
+def test_how_a_call_ended_is_said_and_nothing_that_it_quotes(
+    alone: Confined, function: str, limits: Limits, how: str, said: str
+) -> None:
+    ended = alone.call(f"{HERE}:{function}", limits=limits)
+    assert ended.how == how
+    assert ended.said.partition("py:")[0] == said.partition("py:")[0]
+    assert "secret" not in ended.said
+
+
+def test_a_process_that_nobody_waits_for_ends(tmp_path: Path) -> None:
+    """Closing in the middle of a call ends the warm process and its child."""
+    one = Confined((HERE,))
+    one.call(f"{HERE}:double", 1)
+    assert one._process is not None
+    warm = one._process
+    place = tmp_path / "pid"
+    caller = threading.Thread(target=one.call, args=(f"{HERE}:leave_a_child", str(place)), daemon=True)
+    caller.start()
+    assert within(5, lambda: place.exists() and bool(place.read_text()))
+    assert one._connection is not None
+    with socket.socket(fileno=os.dup(one._connection.fileno())) as other:
+        other.shutdown(socket.SHUT_RDWR)
+    assert warm.wait(10) == 0
+    caller.join(10)
+    assert not caller.is_alive()

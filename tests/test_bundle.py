@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import orjson
 import pytest
 from click.testing import CliRunner
@@ -351,17 +350,6 @@ def test_a_place_where_nothing_is_and_a_field_of_another_type_are_refused(writte
     notes = Notes()
     records_of(written.replace(b'"queue":0', b'"queue":"x"', 1), notes)
     assert any("Expected `int`" in str(note) for note in notes)
-
-
-def test_every_class_of_the_model_that_holds_a_tuple_of_many_is_written_line_by_line() -> None:
-    """So that memory holds one of them at a time as JSON."""
-    assert {kind.__name__ for kind in bundled.ROWS} == {
-        "Profile", "Framework", "FrameworkLog", "MiopenLog", "TfProfile", "TfView",
-        "GemmTable", "SolverTable",
-    }  # fmt: skip
-    for kind, fields in bundled.ROWS.items():
-        assert set(fields) <= set(kind.__struct_fields__)
-        assert issubclass(kind, msgspec.Struct)
 
 
 @pytest.mark.parametrize("form", ["rocpd", "rpd", "table"])

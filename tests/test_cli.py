@@ -11,7 +11,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -95,16 +94,6 @@ def test_quiet_prints_nothing_and_every_way_to_say_the_same_gives_the_same_trace
     assert Path("out.json").read_bytes() == Path("out1.json").read_bytes()
 
 
-def test_quiet_says_what_could_not_be_read() -> None:
-    text = as_json(CALLS)
-    Path("cut.json").write_bytes(text[: len(text) - 400])
-    for args in (("cut.json", "-o", "out.json"), ("kernels", "cut.json")):
-        done = run(*args, "-q")
-        assert done.returncode == 0
-        (line,) = done.stderr.decode().splitlines()
-        assert line.startswith("problem: file cut off: read up to there (cut.json: byte ")
-
-
 def test_a_first_word_that_is_a_command_is_the_command() -> None:
     """A file of that name is named by its path, or after the command."""
     Path("convert").write_bytes(PROFILE)
@@ -163,6 +152,7 @@ def test_help_and_version() -> None:
     ("args", "message"),
     [
         (("run.log", "--top", "3"), "--top needs a trace: add -o OUT.pftrace"),
+        (("run.log", "-o", "out.parquet", "--top", "3"), "--top needs a trace"),
         (("run.log", "-o"), "requires an argument"),
         (
             ("run.log", "-o", "out.txt"),
@@ -257,21 +247,6 @@ def test_a_closed_stream_is_never_an_output_file() -> None:
     command = f'{sys.executable} -c "{code}" <&- >&- 2>&-'
     assert subprocess.run(["sh", "-c", command], env=ENVIRONMENT).returncode == 0
     assert Path("new").read_bytes() == b""
-
-
-def test_an_interrupt_is_exit_130_and_leaves_nothing(folder: Path) -> None:
-    """Here while it waits for standard input."""
-    command = [*PROGRAM, "-", "-o", "out.json"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT) as process:
-        assert process.stdin is not None
-        process.stdin.write(LOG.encode() * 2000)  # more than a pipe holds: it is being read when this is done
-        process.stdin.flush()
-        time.sleep(0.2)
-        process.send_signal(signal.SIGINT)
-        assert process.stderr is not None
-        assert process.stderr.read().strip() == b"mio2trace: interrupted"
-        assert process.wait(60) == 130
-    assert sorted(path.name for path in folder.iterdir()) == ["prof.json", "run.log"]
 
 
 def test_error_a_fault_of_our_own_is_one_line_too(

@@ -28,7 +28,6 @@ from mio2trace.model import Column
 from mio2trace.queries import opened
 from mio2trace.reports import Unit, cell_text, layers, ops, renamed
 from mio2trace.reports.kernels import enqueue_table, spoken
-from mio2trace.schema import COLUMNS, base_of
 from mio2trace.snapshot.database import connection, sql_text
 from tests.conftest import ROOT, Golden
 from tests.small_runs import as_json, benchmark
@@ -212,22 +211,6 @@ def test_the_page_is_the_schema(golden: Golden) -> None:
     golden(path, (page + tail).encode())
 
 
-def test_columns_are_called_as_in_the_printed_tables() -> None:
-    """What a column counts as a printed one it is called as that, with its unit of time."""
-    columns = {column.name for schema in TABLES.values() for column in schema.columns}
-    printed = {*COLUMNS, *ops.COLUMNS, *ops.PLACE, *ops.EACH}
-    named = {name for name in columns if name in printed or base_of(name)[0] in printed}
-    own = {
-        "run", "state", "error", "version", "device", "framework", "miopen", "steady_iterations", "steady", "told_by",
-        "whole_ns", "layers", "operations", "clock_method", "clock_error_ns", "problems", "inputs", "generator",
-        "role", "copy_direction", "bytes", "type", "flop_by", "host_by", "operation_by", "start_ns", "id",
-        "severity", "ns", "share", "scope", "rule", "try", "number", "find_kernels", "step_ns", "compute_ns",
-        "communication_ns", "copy_ns", "unrecorded_ns", "idle_ns", "complete", "incomplete", "kind", "phase", "batch",
-        "tokens",
-    }  # fmt: skip
-    assert columns - named <= own
-
-
 # -- A run that is kept as tables is an input like its files: every table, report and comparison is the same.
 
 
@@ -337,15 +320,13 @@ def test_a_comparison_and_a_query_are_those_of_the_sources(alexnet: str, tmp_pat
 
 
 def test_a_dataset_is_not_replaced_by_what_is_read_of_it(tmp_path: Path) -> None:
-    """Neither by itself nor by one of its runs; an option that is only of a trace is refused."""
+    """Neither by itself nor by one of its runs."""
     files = files_of("log alone")
     folder = kept(files, tmp_path / "run.parquet")
     (one,) = Path(folder, "runs").iterdir()
     for given in (folder, str(one)):
         result = invoked(given, "-o", folder)
         assert (result.exit_code, "is also an input" in result.stderr) == (2, True)
-    result = invoked(*files, "-o", str(tmp_path / "b.parquet"), "--top", "3")
-    assert (result.exit_code, "--top needs a trace" in result.stderr) == (2, True)
     assert [path.name for path in tmp_path.iterdir()] == ["run.parquet"]
 
 

@@ -108,17 +108,6 @@ def test_what_json_refuses_is_still_a_line() -> None:
     assert second["stamp"] == {"year": 0, "month": 1, "day": 2, "ns": 3}
 
 
-def test_bad_input_is_one_line(tmp_path: Path) -> None:
-    path = tmp_path / "what.json"
-    path.write_text('{"a": 1}')
-    done = run(str(path))
-    assert (done.exit_code, done.stdout) == (1, "")
-    assert done.stderr.startswith("mio2trace: what.json: JSON with the keys a")
-    assert len(done.stderr.splitlines()) == 1
-    assert run(str(tmp_path / "none")).exit_code == 1
-    assert run("-", "-").exit_code == 2
-
-
 def test_every_format(shared: Path, tmp_path: Path) -> None:
     """One file of each reader at least, and many of MIOpen's; of a bundle's records those of a bundle made here."""
     formats: Counter[str] = Counter()

@@ -236,9 +236,8 @@ def test_each_kernel_name_and_the_whole(name: str) -> None:
         assert counts["find"] == {"kernels": len(found), "kernel_ns": sum(found)}
 
 
-@pytest.mark.shared
 @pytest.mark.engine
-@pytest.mark.parametrize("name", [*CHOSEN, LONG])
+@pytest.mark.parametrize("name", [*CHOSEN, pytest.param(LONG, marks=pytest.mark.shared)])
 def test_stored_queries(name: str, tmp_path: Path, engine: Engine) -> None:
     """Layers, operations, kernels and helpers of the stored queries: names, order and numbers are `measures`'."""
     asked = answers(name)

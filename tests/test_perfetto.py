@@ -1,4 +1,4 @@
-"""Perfetto's own word on our traces: its engine finds nothing wrong, its UI opens them without an error.
+"""Perfetto's own word on traces of samples: its engine finds nothing wrong. test_native.py asks it about our own.
 
 The tools are tested first, on a small trace written by hand, whole and broken in many ways: a check that cannot fail
 proves nothing.
@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from mio2trace.cli import cli
 from tests.conftest import ROOT, UI, Engine
 from tests.perfetto_tools.perfetto_ui import PerfettoUIError
 from tests.perfetto_tools.tp_query import read_checks
@@ -191,53 +189,6 @@ def test_the_ui_reports_import_errors(tmp_path: Path, ui: UI, damage: Break) -> 
     damage(events)
     with pytest.raises(PerfettoUIError, match="import errors"):
         ui(write(tmp_path / "broken.json", events))
-
-
-# Our own traces. Goldens and truth lie beside the inputs of a set in `traces/`.
-NO_INPUT = ("*.trace.json*", "*.truth.json", "*.md", "*.png", "*.summary.json")
-COMMITTED = {
-    folder.name: [path for path in sorted(folder.iterdir()) if not any(map(path.match, NO_INPUT))]
-    for folder in sorted((ROOT / "traces").iterdir())
-    if folder.is_dir()
-}
-
-
-def convert(out: Path, *words: str | Path) -> Path:
-    """The command must succeed."""
-    done = CliRunner().invoke(cli, ["convert", *map(str, words), "-o", str(out), "--check"])
-    assert done.exit_code == 0, done.stderr
-    return out
-
-
-def test_there_are_traces() -> None:
-    """The tests below do not run empty."""
-    assert len(COMMITTED) >= 2
-    assert all(COMMITTED.values())
-    assert any(b'"ph":"s"' in path.read_bytes() for path in (ROOT / "traces").glob("*/*.trace.json"))
-
-
-@pytest.mark.engine
-@pytest.mark.parametrize("name", COMMITTED)
-def test_perfetto_finds_nothing_wrong_in_our_traces(tmp_path: Path, engine: Engine, name: str) -> None:
-    """The sets that come with the project, in both forms. The lines of a compressed one stand in another order; slices,
-    their parents, arrows and counters are the same, as many as written."""
-    questions = (
-        "select s.ts, s.dur, s.depth, s.name, s.category, p.name as parent, s.track_id from slice s "
-        "left join slice p on s.parent_id = p.id order by s.ts, s.track_id, s.depth",
-        "select o.ts, o.name, i.ts as at, i.name as kernel, i.depth from flow f join slice o on f.slice_out = o.id "
-        "join slice i on f.slice_in = i.id order by o.ts, i.ts",
-        "select t.name, c.ts, c.value from counter c join counter_track t on c.track_id = t.id order by t.name, c.ts",
-    )
-    plain, packed = (engine(convert(tmp_path / f"out{form}", *COMMITTED[name])) for form in (".json", ".json.gz"))
-    for trace in (plain, packed):
-        assert trace.errors() == []
-        assert trace.failed_checks() == {}
-    written = (tmp_path / "out.json").read_bytes()
-    # Profiles of dv/dt have no arrows: their calls wait for what they launch.
-    for question, sign in zip(questions, (b'"ph":"X"', b'"ph":"s"', b'"ph":"C"'), strict=True):
-        found = plain.query(question)
-        assert len(found) == written.count(sign)
-        assert packed.query(question) == found
 
 
 @pytest.mark.engine

@@ -79,40 +79,21 @@ def commands(events: list[dict[str, Any]], *kinds: str) -> list[dict[str, Any]]:
     return [event for event in events if event.get("cat") in kinds]
 
 
-def ns(events: list[dict[str, Any]]) -> int:
-    return sum(round(event["dur"] * 1000) for event in events)
-
-
 @pytest.mark.engine
 def test_the_answers_are_those_of_the_file(asked: dict[str, Any], events: list[dict[str, Any]]) -> None:
-    """Counted again from the JSON."""
+    """Counted again from the JSON. What layers, kernels and helpers cost is compared in test_one_number.py."""
     rows = asked["out.json"]
     kernels = commands(events, "kernel")
     both = commands(events, "kernel", "copy")
-    times: Counter[str] = Counter()
     steady = [kernel for kernel in kernels if kernel["args"].get("iteration", 0) > 0]
-    for kernel in steady:
-        times[kernel["name"]] += round(kernel["dur"] * 1000)
-    assert [(row["kernel"], row["kernel_ms"]) for row in rows["slowest kernels"]] == [
-        (name, pytest.approx(time / 1e6, abs=6e-4)) for name, time in sorted(times.items(), key=lambda t: (-t[1], t[0]))
-    ]
     assert sum(row["calls"] for row in rows["slowest kernels"]) == len(steady)
-    assert sum(row["percent_of_kernel_time"] for row in rows["slowest kernels"]) == pytest.approx(100, abs=3)
-
-    layers = [
-        event for event in commands(events, "layer") if "kernel_ns" in event["args"] and event["args"]["iteration"] > 0
-    ]
-    slowest = max(layers, key=lambda event: event["args"]["kernel_ns"])
-    first = rows["slowest layers"][0]
-    assert (first["layer"], first["direction"]) == (slowest["name"], slowest["args"]["direction"])
-    in_layers = sum(event["args"]["kernel_ns"] for event in layers)
-    assert sum(row["kernel_ms"] for row in rows["slowest layers"]) == pytest.approx(in_layers / 1e6, abs=0.1)
-    assert sum(row["kernels"] for row in rows["slowest layers"]) == sum(event["args"]["kernels"] for event in layers)
+    layers = [event["args"] for event in commands(events, "layer") if "kernel_ns" in event["args"]]
+    of_layers = sum(layer["kernels"] for layer in layers if layer["iteration"] > 0)
+    assert sum(row["kernels"] for row in rows["slowest layers"]) == of_layers
 
     helpers = [event for event in steady if event["args"].get("role", "main") not in ("main", "bias")]
     assert helpers
     assert sum(row["calls"] for row in rows["helpers by cost"]) == len(helpers)
-    assert sum(row["kernel_ms"] for row in rows["helpers by cost"]) == pytest.approx(ns(helpers) / 1e6, abs=0.1)
 
     assert sum(row["calls"] for row in rows["evidence"]) == len(both)
     without = [event for event in both if "layer" not in event["args"]]

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import mio2trace
 from mio2trace.cli import cli
 from mio2trace.recording.session import pack
-from tests.recorders import opencl, record, rocprofv3
+from tests.recorders import opencl, record
 from tests.rocm_made import Run, rocpd
 
 MS = 1_000_000
@@ -142,15 +142,6 @@ def test_each_rank_has_the_reference_of_its_own_archive(tmp_path: Path) -> None:
     assert run.reference is not None
     pids = [one.alignment.profile.process.pid for one in run.reference.measures]
     assert sorted(zip(run.reference.of, pids, strict=True)) == [(0, 80), (1, 81)]
-
-
-def test_a_run_is_recorded_twice_and_reported_once(tmp_path: Path) -> None:
-    """`record --reference` under the stand-in, then the command that it names."""
-    there = rocprofv3(tmp_path / "rocm", {"4711_results.db": made(PLAIN)})
-    done = record("--reference", "--", "true", environment=there.environment, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert len(there.calls) == 2
-    assert "without MIOpen's log the iteration takes 10.00 ms" in report(str(tmp_path / "run.zip"))
 
 
 def test_under_dvdt_the_reference_is_what_the_log_prints_of_an_iteration(tmp_path: Path) -> None:

@@ -312,24 +312,17 @@ MAIN = frame("/home/someone/run/train.py(12): step", 0, 900, 1, None)
         ([frame("torch/a.py(3): f", 0, 100, 2, 3), frame("torch/b.py(3): f", 0, 100, 3, 2)], None, None),
         ([frame("model.py: f", 0, 100, 2, None)], None, None),
         ([], None, None),
+        # the backward pass begins in the call of backward: on a thread of its own by the ids of parents, not by time
+        ([MAIN, frame("torch/autograd/function.py(300): apply", 20, 50, 2, 1, thread=8)], "train.py:12", "train.py:12"),
+        # in any order, with ids that are not dense
+        ([MAIN, frame("model.py(3): f", 10, 100, 1 << 40, 1)], "model.py:3", "model.py:3"),
+        ([frame("model.py(3): f", 10, 100, 1 << 40, 1), MAIN], "model.py:3", "model.py:3"),
     ],
 )  # fmt: skip
 def test_chains(frames: list[Row], line: str | None, own: str | None, tmp_path: Path) -> None:
     """Of frameworks, libraries, functions that have ended, rows that are their own parent or whose parent is lost."""
-    assert lines_of(tmp_path, made(*frames)) == (line, own)
-
-
-def test_the_backward_pass_begins_in_the_call_of_backward(tmp_path: Path) -> None:
-    """On a thread of its own: by the ids of parents, not by time."""
-    frames = [MAIN, frame("torch/autograd/function.py(300): apply", 20, 50, 2, 1, thread=8)]
-    assert lines_of(tmp_path, made(*frames, thread=8))[0] == "train.py:12"
-
-
-def test_order_in_the_file_does_not_matter(tmp_path: Path) -> None:
-    """Nor whether ids are dense."""
-    inner = frame("model.py(3): f", 10, 100, 1 << 40, 1)
-    for frames in ([MAIN, inner], [inner, MAIN]):
-        assert lines_of(tmp_path, made(*frames))[0] == "model.py:3"
+    thread = max((one["tid"] for one in frames), default=7)
+    assert lines_of(tmp_path, made(*frames, thread=thread)) == (line, own)
 
 
 def test_it_is_in_the_trace_and_in_the_table(tmp_path: Path) -> None:

@@ -15,17 +15,14 @@ from typing import Any, NamedTuple
 import pytest
 from click.testing import CliRunner
 
-from mio2trace import queries, writers
+from mio2trace import queries
 from mio2trace.analysis import AnalysisOptions, analyse
 from mio2trace.answer import report_of
 from mio2trace.cli import cli
-from mio2trace.commands.serve import slowest_layer
 from mio2trace.conversion import convert
 from mio2trace.measures import Steady
 from mio2trace.queries import shipped
 from mio2trace.trace import Slice
-from mio2trace.writers import native as native_form
-from mio2trace.writers import write
 from tests import made_up_costs
 from tests.conftest import shared_folder
 from tests.made_up_costs import MS
@@ -194,7 +191,7 @@ def test_a_row_for_each_operation_takes_the_memory_of_the_operations() -> None:
     assert peaks[1] < 8 * peaks[0]
 
 
-# -- the same everywhere: every sample, every form ---------------------------------------------------------------------
+# -- the same everywhere: every sample ---------------------------------------------------------------------
 
 First = tuple[tuple[str, ...], float, float]
 """Of a process's slowest layer, operation or kernel what it is called, ms an iteration, share in percent."""
@@ -239,8 +236,7 @@ def first_of(rows: Iterable[tuple[Any, tuple[Any, ...], float, float]]) -> dict[
     return first
 
 
-def asked(slices: Iterable[Slice]) -> list[dict[str, First]]:
-    slices = list(slices)
+def asked(slices: Sequence[Slice]) -> list[dict[str, First]]:
     found = []
     for query, names in QUERIES.items():
         answer = queries.answer_in_sqlite(slices, shipped()[query].sql)
@@ -303,9 +299,7 @@ def agree(ours: list[dict[str, First]], wanted: list[dict[str, First]]) -> None:
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_every_command_and_both_forms_of_the_trace_say_the_same(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_command_and_the_picture_say_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """First-named layer, operation and kernel of each process, ms an iteration, share: report, tables, queries."""
     files = SETS[name]
     found = analyse(files, AnalysisOptions(from_start=True))
@@ -323,17 +317,8 @@ def test_every_command_and_both_forms_of_the_trace_say_the_same(
     ]  # fmt: skip
     assert wanted[2]
     agree(tabled(files), wanted)
-    trace = convert(*files, from_start=True, output=tmp_path / "out.json").trace
-    with (tmp_path / "out.pftrace").open("wb") as native:
-        write(native_form, trace, native)
-    agree(asked(event for event in trace.events() if isinstance(event, Slice)), wanted)
-    for written in ("out.json", "out.pftrace"):
-        agree(asked(writers.slices(tmp_path / written)), wanted)
-    layer = slowest_layer(tmp_path / "out.json")
-    if wanted[0]:
-        assert layer is not None
-        process = min(wanted[0], key=lambda one: (len(one), one))
-        assert (layer.name, layer.args.get("direction") or "") == wanted[0][process][0]
+    trace = convert(*files, from_start=True).trace
+    agree(asked([event for event in trace.events() if isinstance(event, Slice)]), wanted)
 
 
 @pytest.mark.shared

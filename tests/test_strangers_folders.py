@@ -15,17 +15,10 @@ from click.testing import CliRunner
 
 from mio2trace.cli import cli
 from mio2trace.dataset import FOLDERS
-from tests.small_runs import as_json, benchmark
+from tests.batch_work import made_up
 from tests.test_ck import record, run
 
 SECONDS = 60
-
-
-def put_run(folder: Path) -> None:
-    calls, log = benchmark()
-    folder.mkdir(parents=True)
-    (folder / "prof.json").write_bytes(as_json(calls))
-    (folder / "run.log").write_text(log)
 
 
 def printed(*words: str | Path) -> tuple[int, str, str]:
@@ -41,8 +34,8 @@ def printed(*words: str | Path) -> tuple[int, str, str]:
 @pytest.mark.parametrize("link", ["folder", "file", "folder in a folder"])
 def test_a_link_out_of_a_folder_is_passed_over(link: str, tmp_path: Path) -> None:
     """And said; one within the folder is followed, and so is one to the folder itself."""
-    put_run(tmp_path / "given" / "own")
-    put_run(tmp_path / "private" / "run")
+    made_up(tmp_path / "given" / "own")
+    made_up(tmp_path / "private" / "run")
     target, place = {
         "folder": ("private/run", "given/linked"),
         "file": ("private/run/prof.json", "given/linked.json"),
@@ -77,7 +70,7 @@ def test_a_record_behind_a_link_is_none(tmp_path: Path) -> None:
 
 
 def test_an_unpacked_archive_holds_its_members_itself(tmp_path: Path) -> None:
-    put_run(tmp_path / "run")
+    made_up(tmp_path / "run")
     assert CliRunner().invoke(cli, ["bundle", str(tmp_path / "run"), "-o", str(tmp_path / "b.zip")]).exit_code == 0
     shutil.unpack_archive(tmp_path / "b.zip", tmp_path / "unpacked")
     words = ["kernels", str(tmp_path / "unpacked")]
@@ -90,7 +83,7 @@ def test_an_unpacked_archive_holds_its_members_itself(tmp_path: Path) -> None:
 
 
 def test_a_pipe_is_no_manifest(tmp_path: Path) -> None:
-    put_run(tmp_path / "run")
+    made_up(tmp_path / "run")
     whole = printed("kernels", tmp_path / "run")
     os.mkfifo(tmp_path / "run" / "manifest.json")
     assert printed("kernels", tmp_path / "run")[:2] == whole[:2]
@@ -103,7 +96,7 @@ def test_a_pipe_is_no_manifest(tmp_path: Path) -> None:
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     top = tmp_path_factory.mktemp("written")
     for name in ("a", "b"):
-        put_run(top / "runs" / name)
+        made_up(top / "runs" / name)
     done = CliRunner().invoke(cli, ["batch", str(top / "runs"), "-o", str(top / "ds"), "-q"])
     assert done.exit_code == 0
     return top

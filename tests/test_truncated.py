@@ -21,6 +21,7 @@ from tests.conftest import ROOT, shared_folder
 from tests.kineto_files import FIRST_US, rows, trace
 from tests.rocm_made import FORMS, Run, run
 from tests.small_runs import as_json, as_text, benchmark, small
+from tests.test_ops import conv_entry
 from tests.tf_files import node, profile_proto
 from tests.xspace_made import jax_run
 
@@ -279,20 +280,8 @@ def test_a_log_is_joined_with_a_profile_of_builds_alone(tmp_path: Path) -> None:
     built = [call for call in calls if not call["call"].startswith("clEnqueue")]
     lines = log.splitlines(keepends=True)
     last = next(at for at, line in enumerate(lines) if "Iteration: 2" in line)
-    lines.insert(last, CONVOLUTION)
+    lines.insert(last, conv_entry())
     (tmp_path / "run.log").write_text("".join(lines))
     (tmp_path / "prof.json").write_bytes(as_json(built))
     notes = analyse([tmp_path / "run.log", tmp_path / "prof.json"]).notes
     assert not [note for note in notes if "joining them with the profile failed" in note.kind]
-
-
-CONVOLUTION = """\
-MIOpen(OpenCL): miopenStatus_t miopenConvolutionForward(miopenHandle_t, const void *){
-MIOpen(OpenCL): \\thandle = stream: 0, device_id: 0
-MIOpen(OpenCL): \\txDesc = {2, 6, 9, 8}, {432, 72, 8, 1}, packed,
-MIOpen(OpenCL): \\twDesc = {10, 6, 3, 3}, {54, 9, 3, 1}, packed,
-MIOpen(OpenCL): \\tyDesc = {2, 10, 7, 6}, {420, 42, 6, 1}, packed,
-MIOpen(OpenCL): \\tconvDesc = conv2d, miopenConvolution, miopenPaddingDefault, {0, 0}, {1, 1}, {1, 1}, 1,
-MIOpen(OpenCL): \\talgo = 5
-MIOpen(OpenCL): }
-"""

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import http.server
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tarfile
-import threading
 import tomllib
 import venv
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -164,44 +160,15 @@ def runners(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin"
 
 
-@pytest.fixture(scope="module")
-def index(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of an index of packages on this machine, with the wheel and what it needs."""
-    folder, simple = tmp_path_factory.mktemp("files"), tmp_path_factory.mktemp("simple")
-    binary = ["--only-binary", ":all:", *PROJECT["dependencies"], "pip"]
-    pip(Path(sys.executable), "download", "-q", "-d", str(folder), *binary)
-    for file in (wheel, *folder.iterdir()):
-        place = simple / _name(file.name.partition("-")[0]).replace("_", "-")
-        place.mkdir(exist_ok=True)
-        shutil.copyfile(file, place / file.name)
-    handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(simple))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        serving = threading.Thread(target=server.serve_forever)
-        serving.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}/"
-        server.shutdown()
-        serving.join()
-
-
 @pytest.mark.network
 @pytest.mark.parametrize("runner", ["uvx", "pipx"])
-@pytest.mark.parametrize("of", ["an index", "this folder"])
-def test_it_runs_without_being_installed(runner: str, of: str, runners: Path, index: str, tmp_path: Path) -> None:
-    """The README's lines: of a release, by an index of packages, and of the source tree."""
-    words = {
-        ("uvx", "an index"): ["--default-index", index, "mio2trace"],
-        ("uvx", "this folder"): ["--from", str(ROOT), "mio2trace"],
-        ("pipx", "an index"): ["run", "--index-url", index, "mio2trace"],
-        ("pipx", "this folder"): ["run", "--spec", str(ROOT), "mio2trace"],
-    }[runner, of]
+def test_it_runs_without_being_installed(runner: str, runners: Path, tmp_path: Path) -> None:
+    """The README's line, of the source tree."""
+    words = ["--no-config", "--from", str(ROOT)] if runner == "uvx" else ["run", "--spec", str(ROOT)]
     homes = runners.parent
     here = clean(UV_CACHE_DIR=str(homes / "uv"), PIPX_HOME=str(homes / "pipx"), UV_PYTHON=sys.executable)
-    if of == "an index":
-        here = {name: value for name, value in here.items() if name not in ("PIP_FIND_LINKS", "UV_FIND_LINKS")}
-    if runner == "uvx":
-        words = ["--no-config", *words]
-    command = [str(runners / runner), *words, str(RUN / "run.log"), str(RUN / "prof.json.gz"), "-q", "-o", "out.json"]
-    done = ran(command, tmp_path, here)
+    inputs = str(RUN / "run.log"), str(RUN / "prof.json.gz")
+    done = ran([str(runners / runner), *words, "mio2trace", *inputs, "-q", "-o", "out.json"], tmp_path, here)
     if "Failed to fetch" in done.stderr:
         missing("network", f"{runner}: no index of packages to be had")
     assert done.returncode == 0, done.stderr
@@ -226,65 +193,6 @@ def test_the_source_distribution_builds_the_same_wheel(wheel: Path, runners: Pat
         assert {name: one.read(name) for name in one.namelist()} == {
             name: other.read(name) for name in other.namelist()
         }
-
-
-OTHER = {
-    "pyproject.toml": """
-[build-system]
-requires = ["hatchling"]
-build-backend = "hatchling.build"
-[project]
-name = "another-timeline"
-version = "3.1"
-[tool.hatch.build.targets.wheel]
-packages = ["timeline"]
-""",
-    "timeline/__init__.py": "from timeline.axis import NAME\n",
-    "timeline/axis.py": "NAME = 'the other one'\n",
-}
-"""A distribution whose package is called as our source root is."""
-
-
-@pytest.fixture(scope="module")
-def other_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("other")
-    for name, text in OTHER.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(text)
-    pip(Path(sys.executable), "wheel", "--no-deps", "-q", "-w", str(folder / "dist"), str(folder))
-    (found,) = (folder / "dist").glob("*.whl")
-    return found
-
-
-@pytest.mark.network
-def test_beside_a_distribution_that_is_called_timeline_both_work(
-    environment: Environment, wheel: Path, other_wheel: Path, tmp_path: Path
-) -> None:
-    """In both orders of installing and of removing; neither takes a file of the other with it."""
-    python = environment("run")
-    log = tmp_path / "run.log"
-    log.write_text("MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver conv -n 1 -c 3 -H 8 -W 8 -k 4 -t 1\n")
-
-    def works(ours: bool, other: bool) -> None:
-        for module, there, code in (
-            ("mio2trace", ours, f"import mio2trace; mio2trace.analyse([{str(log)!r}])"),
-            ("timeline", other, "import timeline; assert timeline.NAME == 'the other one'"),
-        ):
-            done = ran([python, "-c", code], tmp_path)
-            assert (done.returncode == 0) == there, done.stderr
-            assert there or f"No module named '{module}'" in done.stderr
-
-    works(ours=True, other=False)
-    try:
-        pip(python, "install", "-q", "--no-deps", str(other_wheel))
-        works(ours=True, other=True)
-        pip(python, "uninstall", "-q", "-y", "mio2trace")
-        works(ours=False, other=True)
-        pip(python, "install", "-q", "--no-deps", str(wheel))
-        works(ours=True, other=True)
-    finally:
-        pip(python, "uninstall", "-q", "-y", "another-timeline")
-    works(ours=True, other=False)
 
 
 @pytest.mark.network
