@@ -21,25 +21,13 @@ from msgspec.structs import replace
 import mio2trace
 from mio2trace.cli import cli
 from mio2trace.commands.convert import SMALLER, convert
-from mio2trace.trace import NO_ARGS, CounterValue, CounterValues, Event, Flow, Process, Slice, Trace, Track
+from mio2trace.trace import NO_ARGS, CounterValue, CounterValues, Event, Flow, Process, Slice, Trace
 from mio2trace.writers import WRITERS, by_suffix, chrome_json, native, suffixes, write
 from mio2trace.writers.ending import _HEAD, MANY_SLICES, Packed, Written
 from tests.conftest import shared_folder
-from tests.test_native import SETS, TRAIN
+from tests.test_native import SETS, TRAIN, traced
 
 SHARED = {"layer": "conv1", "layer_by": "order"}
-
-
-def trace(*parts: list[Event], metadata: Mapping[str, Any] | None = None) -> Trace:
-    def part(events: list[Event]) -> Any:
-        return lambda: iter(events)
-
-    return Trace(
-        processes=(Process(id=1, name="Host"), Process(id=10, name="GPU 0 (Mali)", sort=1)),
-        tracks=(Track(id=2, process=1, name="API"), Track(id=11, process=10, name="Layers", sort=3)),
-        metadata={"generator": "test"} if metadata is None else metadata,
-        parts=tuple(part(events) for events in parts),
-    )
 
 
 def written(value: Trace, *, to_pack: bool = False) -> str:
@@ -55,15 +43,15 @@ def events_of(value: Trace, *, to_pack: bool = False) -> list[dict[str, Any]]:
 
 
 def a_slice(name: str = "k", args: Mapping[str, Any] = NO_ARGS, shared: Mapping[str, Any] = NO_ARGS) -> Slice:
-    return Slice(11, 1500, 2001, name, "kernel", args, shared)
+    return Slice(101, 1500, 2001, name, "kernel", args, shared)
 
 
 @pytest.mark.parametrize("to_pack", [False, True])
 def test_values_in_a_row_are_printed_as_one_by_one(to_pack: bool) -> None:
-    row = CounterValues(10, 'a "rate"', "GFLOP/s", [1, 1_500, 3_000_501], [0.0, 2.5, 1e-07], 11)
+    row = CounterValues(100, 'a "rate"', "GFLOP/s", [1, 1_500, 3_000_501], [0.0, 2.5, 1e-07], 101)
 
     def beside_slices(*values: CounterValue | CounterValues) -> Trace:
-        return replace(trace([a_slice("a"), a_slice("b")]), counters={0: lambda: iter(values)})
+        return replace(traced([a_slice("a"), a_slice("b")]), counters={0: lambda: iter(values)})
 
     one_by_one = written(beside_slices(*row.each()), to_pack=to_pack)
     assert one_by_one.count('"ph":"C"') == 3
@@ -73,29 +61,31 @@ def test_values_in_a_row_are_printed_as_one_by_one(to_pack: bool) -> None:
 def test_a_small_trace_is_written_exactly_so() -> None:
     """Numbers that change last, one event a line, headings with a time."""
     kernel = a_slice(args={"call_index": 3}, shared=SHARED)
-    value = trace(
+    value = traced(
         [kernel],
-        [Slice(2, 1000, 0, "clEnqueue", "api", {}), Flow(7, "enqueue", 2, 1000, 11, 1500)],
-        [CounterValue(10, "GEMM", "GFLOP/s", 1500, 2.5), CounterValue(10, "GEMM", "GFLOP/s", 3501, 0)],
+        [Slice(11, 1000, 0, "clEnqueue", "api", {}), Flow(7, "enqueue", 11, 1000, 101, 1500)],
+        [CounterValue(100, "GEMM", "GFLOP/s", 1500, 2.5), CounterValue(100, "GEMM", "GFLOP/s", 3501, 0)],
     )
     assert written(value) == (
         '{"displayTimeUnit":"ns","metadata":{"generator":"test"},"traceEvents":[\n'
         '{"ph":"M","pid":1,"ts":0,"name":"process_name","args":{"name":"Host"}},\n'
         '{"ph":"M","pid":1,"ts":0,"name":"process_sort_index","args":{"sort_index":0}},\n'
-        '{"ph":"M","pid":10,"ts":0,"name":"process_name","args":{"name":"GPU 0 (Mali)"}},\n'
-        '{"ph":"M","pid":10,"ts":0,"name":"process_sort_index","args":{"sort_index":1}},\n'
-        '{"ph":"M","pid":1,"tid":2,"ts":0,"name":"thread_name","args":{"name":"API"}},\n'
-        '{"ph":"M","pid":1,"tid":2,"ts":0,"name":"thread_sort_index","args":{"sort_index":0}},\n'
-        '{"ph":"M","pid":10,"tid":11,"ts":0,"name":"thread_name","args":{"name":"Layers"}},\n'
-        '{"ph":"M","pid":10,"tid":11,"ts":0,"name":"thread_sort_index","args":{"sort_index":3}},\n'
-        '{"ph":"X","pid":10,"tid":11,"name":"k","cat":"kernel",'
+        '{"ph":"M","pid":100,"ts":0,"name":"process_name","args":{"name":"GPU 0 (Mali)"}},\n'
+        '{"ph":"M","pid":100,"ts":0,"name":"process_sort_index","args":{"sort_index":-10}},\n'
+        '{"ph":"M","pid":100,"tid":101,"ts":0,"name":"thread_name","args":{"name":"Layers > kernels"}},\n'
+        '{"ph":"M","pid":100,"tid":101,"ts":0,"name":"thread_sort_index","args":{"sort_index":101}},\n'
+        '{"ph":"M","pid":100,"tid":102,"ts":0,"name":"thread_name","args":{"name":"Layers > kernels (2)"}},\n'
+        '{"ph":"M","pid":100,"tid":102,"ts":0,"name":"thread_sort_index","args":{"sort_index":102}},\n'
+        '{"ph":"M","pid":1,"tid":11,"ts":0,"name":"thread_name","args":{"name":"OpenCL API"}},\n'
+        '{"ph":"M","pid":1,"tid":11,"ts":0,"name":"thread_sort_index","args":{"sort_index":1}},\n'
+        '{"ph":"X","pid":100,"tid":101,"name":"k","cat":"kernel",'
         '"args":{"layer":"conv1","layer_by":"order","call_index":3},"ts":1.500,"dur":2.001},\n'
-        '{"ph":"X","pid":1,"tid":2,"name":"clEnqueue","cat":"api","args":{},"ts":1.000,"dur":0.000},\n'
-        '{"ph":"s","pid":1,"tid":2,"ts":1.000,"name":"enqueue","cat":"flow","id":7},\n'
-        '{"ph":"f","bp":"e","pid":10,"tid":11,"ts":1.500,"name":"enqueue","cat":"flow","id":7},\n'
-        '{"ph":"C","pid":10,"name":"GEMM","cat":"counter","args":{"GFLOP/s":2.5},"ts":1.500},\n'
-        '{"ph":"C","pid":10,"name":"GEMM","cat":"counter","args":{"GFLOP/s":0},"ts":3.501}\n'
-        '],"mio2trace_end":{"slices":2,"crc32":"3dd4b09b"}}\n'
+        '{"ph":"X","pid":1,"tid":11,"name":"clEnqueue","cat":"api","args":{},"ts":1.000,"dur":0.000},\n'
+        '{"ph":"s","pid":1,"tid":11,"ts":1.000,"name":"enqueue","cat":"flow","id":7},\n'
+        '{"ph":"f","bp":"e","pid":100,"tid":101,"ts":1.500,"name":"enqueue","cat":"flow","id":7},\n'
+        '{"ph":"C","pid":100,"name":"GEMM","cat":"counter","args":{"GFLOP/s":2.5},"ts":1.500},\n'
+        '{"ph":"C","pid":100,"name":"GEMM","cat":"counter","args":{"GFLOP/s":0},"ts":3.501}\n'
+        '],"mio2trace_end":{"slices":2,"crc32":"245778a1"}}\n'
     )
 
 
@@ -112,7 +102,7 @@ ESCAPES = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\\\ud800-\udfff]")
 @settings(deadline=None, max_examples=100)
 def test_no_text_makes_an_escape(name: str, args: dict[str, Any]) -> None:
     """Importers differ in how they read them. Any text in any place is JSON without backslash or control character."""
-    value = trace([a_slice(name, args, args), a_slice(name, {}, args)], [CounterValue(1, name, name, 0, 1)])
+    value = traced([a_slice(name, args, args), a_slice(name, {}, args)], [CounterValue(1, name, name, 0, 1)])
     text = written(Trace(processes=(Process(id=1, name=name),), tracks=value.tracks, metadata=args, parts=value.parts))
     assert ESCAPES.search(text) is None
     for event in json.loads(text)["traceEvents"]:
@@ -128,8 +118,8 @@ ANY_ARGS = st.dictionaries(
 @given(st.lists(ANY_ARGS, max_size=6))
 def test_arguments_of_many_are_those_of_each(arguments: list[dict[str, Any]]) -> None:
     """Slices that are printed together have what each of them has when it is printed alone."""
-    together = events_of(trace([a_slice(args=args, shared=SHARED) for args in arguments]))
-    alone = [event for args in arguments for event in events_of(trace([a_slice(args=args, shared=SHARED)]))]
+    together = events_of(traced([a_slice(args=args, shared=SHARED) for args in arguments]))
+    alone = [event for args in arguments for event in events_of(traced([a_slice(args=args, shared=SHARED)]))]
     assert together == alone
     assert len(together) == len(arguments)
 
@@ -148,19 +138,19 @@ def test_arguments_of_many_are_those_of_each(arguments: list[dict[str, Any]]) ->
 )
 def test_names_are_shown_as_they_can_be(name: str, shown: str) -> None:
     """Clean, never empty, never too long for a viewer; everything else as it is."""
-    assert events_of(trace([a_slice(name)]))[0]["name"] == shown
+    assert events_of(traced([a_slice(name)]))[0]["name"] == shown
 
 
 def test_shared_arguments_of_many_are_not_mixed_up() -> None:
     """Their text is not that of objects that are equal or gone."""
     slices: list[Event] = [a_slice(args={"a": n}, shared={"n": n}) for n in range(2000)]
-    assert [event["args"] for event in events_of(trace(slices))] == [{"n": n, "a": n} for n in range(2000)]
-    assert events_of(trace()) == events_of(trace([], [], [])) == []
+    assert [event["args"] for event in events_of(traced(slices))] == [{"n": n, "a": n} for n in range(2000)]
+    assert events_of(traced()) == events_of(traced([], [], [])) == []
 
 
 def test_integers_that_no_reader_holds_become_text() -> None:
     args = {"a": 1 << 63, "b": (1 << 63) - 1, "c": -(1 << 70), "d": True, "e": "\\"}
-    assert events_of(trace([a_slice(args=args)]))[0]["args"] == {
+    assert events_of(traced([a_slice(args=args)]))[0]["args"] == {
         "a": "0x8000000000000000", "b": (1 << 63) - 1, "c": "-0x400000000000000000", "d": True, "e": "/",
     }  # fmt: skip
 
@@ -176,9 +166,9 @@ def nested(draw: st.DrawFn) -> list[Event]:
             begin = draw(st.integers(start, end - 1)) if depth == 0 else start
             until = end if depth and draw(st.booleans()) else draw(st.integers(begin + 1, end))
             name, shared = draw(st.sampled_from("kl")), draw(st.sampled_from(same))
-            found.append(Slice(11, begin, until - begin, name, "kernel", {"n": len(found)}, shared))
+            found.append(Slice(101, begin, until - begin, name, "kernel", {"n": len(found)}, shared))
             if draw(st.booleans()):
-                found.append(CounterValue(10, "GEMM", "GFLOP/s", begin, len(found)))
+                found.append(CounterValue(100, "GEMM", "GFLOP/s", begin, len(found)))
             if depth < 4:
                 fill(begin, until, depth + 1)
             start = until
@@ -193,7 +183,7 @@ def test_lines_that_stand_together_to_be_packed_nest_as_before(events: list[Even
     """Readers sort by (ts, -dur); of equal slices the first in the file is outside (perfetto-chrome-trace.md 2)."""
 
     def sorted_as_read(to_pack: bool) -> list[dict[str, Any]]:
-        found = events_of(trace(events), to_pack=to_pack)
+        found = events_of(traced(events), to_pack=to_pack)
         return sorted(found, key=lambda one: (one["ts"], one["ph"], -one.get("dur", 0)))
 
     with pytest.MonkeyPatch.context() as patch:
@@ -207,11 +197,11 @@ def test_what_is_packed_has_like_lines_together() -> None:
     for n in range(3):
         at = 100 * n
         events += [
-            Slice(11, at, 50, "conv1", "layer", {"n": n}, SHARED),
-            Slice(11, at, 50, "k", "kernel", {"n": n}, SHARED),
-            CounterValue(10, "GEMM", "GFLOP/s", at, n),
+            Slice(101, at, 50, "conv1", "layer", {"n": n}, SHARED),
+            Slice(101, at, 50, "k", "kernel", {"n": n}, SHARED),
+            CounterValue(100, "GEMM", "GFLOP/s", at, n),
         ]
-    found = events_of(trace(events), to_pack=True)
+    found = events_of(traced(events), to_pack=True)
     assert [(one["name"], one["ts"]) for one in found] == [
         ("conv1", 0), ("conv1", 0.1), ("conv1", 0.2),
         ("k", 0), ("GEMM", 0), ("k", 0.1), ("GEMM", 0.1), ("k", 0.2), ("GEMM", 0.2),
@@ -324,7 +314,7 @@ def of(slices: int) -> Trace:
     """Equal kernels with a realistic number of arguments."""
     shared = {"layer": "conv1", "layer_index": 1, "direction": "forward", "layer_by": "timer marks", "gws": "64x368x1"}
     own = {"call_index": 937, "queued_ns": 4774996339, "submit_ns": 4774996580, "iteration": 1}
-    return trace([Slice(11, 1000 * n, 900, "XgemmDirectTN", "kernel", own, shared) for n in range(slices)])
+    return traced([Slice(101, 1000 * n, 900, "XgemmDirectTN", "kernel", own, shared) for n in range(slices)])
 
 
 @pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.NAME)

@@ -38,11 +38,9 @@ from mio2trace.trace import (
     Event,
     Flow,
     Pool,
-    Process,
     Slice,
     Slices,
     Trace,
-    Track,
     column,
     each,
     plain,
@@ -52,18 +50,13 @@ from mio2trace.writers import chrome_json, native
 from tests import rocm_made, rocpd_made
 from tests.conftest import REQUIRED
 from tests.native_packets import read_native
+from tests.test_native import traced
 
-TRACKS = (11, 12)
+TRACKS = (101, 102)
 
 
 def of(events: Sequence[Event | Slices], values: Sequence[CounterValue] = ()) -> Trace:
-    return Trace(
-        processes=(Process(id=1, name="GPU"),),
-        tracks=tuple(Track(id=track, process=1, name=f"Kernels {track}") for track in TRACKS),
-        metadata={},
-        parts=(lambda: iter(events),),
-        counters={0: lambda: iter(values)},
-    )
+    return traced(events, metadata={}, counters={0: lambda: iter(values)})
 
 
 def columns(
@@ -88,8 +81,8 @@ def packed(trace: Trace) -> bytes:
 
 def test_rows_of_slices_are_written_as_they_come() -> None:
     """A whole trace does not wait in memory for the end."""
-    like = Slice(11, 0, 0, "k", "kernel", NO_ARGS)
-    rows = [Slices(11, [columns([like] * 1000, range(at, at + 1000), [1] * 1000, {})]) for at in range(0, 20000, 1000)]
+    like = Slice(101, 0, 0, "k", "kernel", NO_ARGS)
+    rows = [Slices(101, [columns([like] * 1000, range(at, at + 1000), [1] * 1000, {})]) for at in range(0, 20000, 1000)]
     made = io.BytesIO()
 
     def coming() -> Iterator[Event | Slices]:
@@ -150,7 +143,7 @@ def pictures(draw: st.DrawFn) -> tuple[list[Slices], list[CounterValue], list[Fl
                 at += dur
                 if draw(st.integers(0, 4)) == 0:
                     values.append(
-                        CounterValue(1, "Busy", "%", at + draw(st.integers(-3, 3)) if at > 3 else at, 1.5, track)
+                        CounterValue(100, "Busy", "%", at + draw(st.integers(-3, 3)) if at > 3 else at, 1.5, track)
                     )
             at = max(at, until)
             args = {
@@ -170,8 +163,8 @@ def pictures(draw: st.DrawFn) -> tuple[list[Slices], list[CounterValue], list[Fl
     flows = []
     if all(starts_on.values()):
         for number in range(draw(st.integers(0, 9))):
-            ends = draw(st.sampled_from(starts_on[11])), draw(st.sampled_from(starts_on[12]))
-            flows.append(Flow(number + 1, "enqueue", 11, ends[0], 12, ends[1]))
+            ends = draw(st.sampled_from(starts_on[101])), draw(st.sampled_from(starts_on[102]))
+            flows.append(Flow(number + 1, "enqueue", 101, ends[0], 102, ends[1]))
     values.sort(key=lambda value: value.time_ns)
     return found, values, flows
 
@@ -211,18 +204,18 @@ def test_columns_are_printed_as_each_of_their_slices(
 
 def test_a_packet_may_be_of_any_length() -> None:
     """Between short ones: a slice with many arguments, and one that many arrows leave."""
-    short = Slice(11, 0, 0, "k", "kernel", NO_ARGS, {"layer": "conv1"})
-    long = Slice(11, 0, 0, "long", "kernel", {"many": {f"key {number}": number for number in range(2000)}})
+    short = Slice(101, 0, 0, "k", "kernel", NO_ARGS, {"layer": "conv1"})
+    long = Slice(101, 0, 0, "long", "kernel", {"many": {f"key {number}": number for number in range(2000)}})
     row = columns([short, short, long, short], [0, 10, 20, 30], [5, 5, 5, 5], {"call_index": [1, None, 3, 4]})
-    calls = whole([Slice(12, number, 1, "call", "api", NO_ARGS) for number in range(3000)])
-    flows = [Flow(number + 1, "enqueue", 11, 10, 12, 10 + number) for number in range(2000)]
-    is_as_each_alone([Slices(11, (row,)), Slices(12, (calls,))], flows)
+    calls = whole([Slice(102, number, 1, "call", "api", NO_ARGS) for number in range(3000)])
+    flows = [Flow(number + 1, "enqueue", 101, 10, 102, 10 + number) for number in range(2000)]
+    is_as_each_alone([Slices(101, (row,)), Slices(102, (calls,))], flows)
 
 
 def test_a_column_may_give_the_colour() -> None:
     """Where the slices have none in common."""
-    likes = [Slice(11, 0, 0, "k", "kernel", NO_ARGS, shared) for shared in (NO_ARGS, {"gws": "1x1"}, NO_ARGS)]
-    row = Slices(11, (columns(likes, [0, 10, 20], [5, 5, 5], {"layer": ["conv1", "fc1", None]}),))
+    likes = [Slice(101, 0, 0, "k", "kernel", NO_ARGS, shared) for shared in (NO_ARGS, {"gws": "1x1"}, NO_ARGS)]
+    row = Slices(101, (columns(likes, [0, 10, 20], [5, 5, 5], {"layer": ["conv1", "fc1", None]}),))
     assert sum(map(len, read_native(is_as_each_alone([row])).correlations.values())) == 2
 
 

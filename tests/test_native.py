@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import mio2trace
-from mio2trace.trace import CounterValue, Event, Flow, Process, Slice, Trace, Track
+from mio2trace.trace import CounterValue, Event, Flow, Process, Slice, Slices, Trace, Track
 from mio2trace.writers import chrome_json
 from mio2trace.writers import native as native_form
 from tests.conftest import UI, Engine, missing, shared_folder
@@ -28,10 +28,10 @@ ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = shared_folder() / "samples"
 
 
-def traced(events: list[Event], *more: list[Event], **options: Any) -> Trace:
+def traced(*parts: Sequence[Event | Slices], **options: Any) -> Trace:
     """Two processes, three tracks; a part for each list of events."""
 
-    def part(own: list[Event]) -> Callable[[], Iterator[Event]]:
+    def part(own: Sequence[Event | Slices]) -> Callable[[], Iterator[Event | Slices]]:
         return lambda: iter(own)
 
     return Trace(
@@ -44,9 +44,8 @@ def traced(events: list[Event], *more: list[Event], **options: Any) -> Trace:
             Track(id=102, process=100, name="Layers > kernels (2)", sort=102),
             Track(id=11, process=1, name="OpenCL API", sort=1),
         ),
-        metadata=options.pop("metadata", {"generator": "test"}),
-        parts=tuple(map(part, (events, *more))),
-        **options,
+        parts=tuple(map(part, parts)),
+        **({"metadata": {"generator": "test"}} | options),
     )
 
 
@@ -369,7 +368,8 @@ def test_every_set_is_the_same_in_both_forms(tmp_path: Path, engine: Engine, nam
             asked.reload(form)
         assert asked.errors() == []
         assert asked.failed_checks() == {}
-        assert [*asked.query(COUNTS)[0].values()] == [*map(len, expected[:3])]
+        counts = len(expected.slices), len(expected.arrows), len(expected.samples)
+        assert (*asked.query(COUNTS)[0].values(),) == counts
         answers.append([asked.query(question) for question in QUESTIONS])
     assert all(differences(answers[0], other, share=2**-12) == [] for other in answers[1:])
     assert all(other == answers[1] for other in answers[2:]), "other lines stand together where it is packed"

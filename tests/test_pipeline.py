@@ -19,6 +19,7 @@ import mio2trace
 from mio2trace import cli, readers
 from mio2trace.conversion import Conversion, convert
 from mio2trace.draw import selection
+from mio2trace.files import replacing
 from mio2trace.notes import InputError
 from mio2trace.readers import READERS
 from mio2trace.trace import Flow, Slice
@@ -216,6 +217,21 @@ def test_error_strict_makes_problems_errors_and_writes_nothing(files: dict[str, 
     with pytest.raises(InputError, match=r"^--strict: 2 different profiles"):
         convert(files["other"], files["prof"], output=out, strict=True)
     assert not out.exists()
+
+
+def test_error_a_fault_half_way_is_no_fault_of_the_disk(tmp_path: Path) -> None:
+    """It is raised as it is; the output is what it was, and nothing else stays behind."""
+    out = tmp_path / "out.json"
+    out.write_text("kept")
+
+    def fail_half_way() -> None:
+        with replacing(str(out)) as file:
+            file.write(b"half")
+            raise RuntimeError("a fault")
+
+    with pytest.raises(RuntimeError, match="a fault"):
+        fail_half_way()
+    assert {path: path.read_text() for path in tmp_path.iterdir()} == {out: "kept"}
 
 
 def test_what_python_sees_is_documented_and_tells_what_it_is(files: dict[str, str]) -> None:

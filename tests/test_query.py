@@ -11,7 +11,6 @@ import re
 import signal
 import sys
 import threading
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -212,25 +211,6 @@ def test_both_forms_and_both_engines_answer_alike(asked: dict[str, Any], folder:
             {key: pytest.approx(cell, abs=1.1e-3) if isinstance(cell, float) else cell for key, cell in row.items()}
             for row in theirs
         ]
-
-
-def test_slices_come_back_whole(folder: Path) -> None:
-    """From each form: every slice with all of its arguments, rates with the digits that the form keeps."""
-
-    def key(one: Slice) -> tuple[object, ...]:
-        return one.start_ns, -one.dur_ns, one.name, one.category
-
-    trace = mio2trace.convert(RUN / "run.log", RUN / "prof.json.gz").trace
-    written = [event for event in trace.events() if isinstance(event, Slice)]
-    for form in ("out.json", "out.pftrace.gz"):
-        found = {key(one): one.args for one in writers.slices(folder / form)}
-        assert Counter(map(key, writers.slices(folder / form))) == Counter(map(key, written))
-        for one in written:
-            if one.category == "kernel":
-                assert found[key(one)] == {
-                    name: pytest.approx(value, rel=2e-4) if isinstance(value, float) else value
-                    for name, value in {**one.shared, **one.args}.items()
-                }
 
 
 def test_a_run_is_asked_without_a_trace(folder: Path) -> None:
