@@ -179,16 +179,6 @@ def test_work_of_attention_norms_and_element_wise_ops_is_by_its_definition() -> 
     assert len(made) == 12 + 25 + 25 + 12 + 1
 
 
-@pytest.mark.shared
-def test_a_triton_kernel_has_the_file_that_it_was_compiled_from() -> None:
-    """Each op of the sample that states one and launched kernels; the base name alone."""
-    path = SAMPLES / "kineto_mi300x_flux_graph_capture.json.gz"
-    ops = [one for one in events_of(path) if one.get("cat") == "cpu_op" and one["args"].get("kernel_file")]
-    found = {(one.api, one.facts.kernel_file) for one in aligned(path).links.operations if one.facts.kernel_file}
-    assert found == {(one["name"], Path(one["args"]["kernel_file"]).name) for one in ops}
-    assert len(found) == 32
-
-
 @pytest.mark.parametrize(
     ("given", "shown"),
     [("/tmp/torchinductor_me/u7/rope.py", "rope.py"), ("k.py", "k.py"), ("/home/a b/k.py/", ""), ("a@b.py", ""),
@@ -198,30 +188,13 @@ def test_a_triton_kernel_has_the_file_that_it_was_compiled_from() -> None:
       "cu7sxdmwqcrvbjbabok6uykeip5u2ws3c4bb6ukwlikpb53tbw5t.py")],
 )  # fmt: skip
 def test_only_the_base_name_of_a_file_is_kept(given: object, shown: str, tmp_path: Path) -> None:
+    """An op of Triton states the file that its kernel was compiled from."""
     events = rows()
     for one in events:
         if one["cat"] == "cpu_op":
-            one["args"]["kernel_file"] = given
-    ranges = aligned(kineto_file(tmp_path, events)).profile.ranges
-    assert {made.inputs.kernel_file for made in ranges if made.kind == "operator" and made.inputs} == {shown}
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("name", [name for name in PEERS if "resnet" in name])
-def test_both_gradients_have_their_kernels(name: str) -> None:
-    """Of each op of the backward pass: one main kernel at least of each gradient that it was asked for."""
-    alignment = aligned(SAMPLES / name)
-    names: dict[int, list[str]] = defaultdict(list)
-    for activity, operation in zip(alignment.profile.activities, alignment.links.operation_of, strict=True):
-        if activity.kind == "kernel":
-            names[operation].append(activity.name)
-    assert not alignment.links.operation_unsure
-    backward = [one for one in alignment.links.operations if one.api == BACKWARD]
-    assert len(backward) > 100
-    for one in backward:
-        assert names[one.index]
-        others = ("igemm_bwd", "bwd_data") if one.direction == "backward-weights" else ("igemm_wrw", "bwd_weight")
-        assert not any(other in kernel for kernel in names[one.index] for other in others)
+            one["name"], one["args"]["kernel_file"] = "triton_poi_fused_0", given
+    (operation,) = aligned(kineto_file(tmp_path, events)).links.operations
+    assert (operation.facts.kernel_file or "") == shown
 
 
 TWINS = ("lenet-train-own-layers", "resnet-train-miopen-2threads", "resnet-immediate-2ranks", "alexnet-level6-none")
@@ -264,16 +237,6 @@ def test_kernels_of_a_twin_are_in_their_true_operation(name: str) -> None:
             together[kernel["op"]].append(operation.index)
     assert sum(map(len, together.values())) > 5
     assert all(len(set(indexes)) == 1 for indexes in together.values())
-
-
-@pytest.mark.shared
-def test_kernels_of_a_graph_are_in_no_operation() -> None:
-    """The ranges of the captured calls are not those of the launch; all others are in their true one."""
-    _, alignment, kernels = of_a_twin("alexnet-10it-graph")
-    linked = Counter((kernel["graph"], alignment.links.operation_of[position] >= 0) for kernel, position in kernels)
-    assert linked[True, True] == 0
-    assert linked[True, False] > 200
-    assert linked[False, True] > 20
 
 
 EVERY = (*PEERS, "kineto_mi300_bert_small.json.gz", "kineto_mi300_vit_nsfw.json.gz", "kineto_mi210_gpu_only.json.gz",
@@ -366,18 +329,9 @@ def test_an_inner_op_launches_for_itself(tmp_path: Path) -> None:
         more += [
             row("cpu_op", name, 542, 542, FIRST_US + at, 20, External_id=key, **inputs),
             row("cuda_runtime", "hipLaunchKernel", 542, 542, FIRST_US + at + 1, 2, **call),
-            row(
-                "kernel",
-                kernel,
-                2,
-                0,
-                FIRST_US + (29 if tensors == 1 else 200),
-                tensors,
-                device=2,
-                stream=0,
-                correlation=key + 44,
-            ),
-        ]
+            row("kernel", kernel, 2, 0, FIRST_US + (29 if tensors == 1 else 200), tensors, device=2, stream=0,
+                correlation=key + 44),
+        ]  # fmt: skip
     alignment = aligned(kineto_file(tmp_path, [*more[:1], *events[:1], *more[1:], *events[1:]]))
     of = {
         activity.name: alignment.links.operations[index].api if index >= 0 else None

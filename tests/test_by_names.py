@@ -35,7 +35,6 @@ KERNELS = {
     "prob": ("kernel_channel_max_float", "kernel_exp_float"),
 }
 """What layers launch whose names begin so."""
-"""What layers launch whose names begin so."""
 
 
 def named_net(rng: Random, count: int) -> list[Layer]:

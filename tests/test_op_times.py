@@ -96,17 +96,13 @@ def test_groups_sum_their_operations(name: str) -> None:
 
 
 @pytest.mark.shared
-def test_which_files_make_a_table_with_times(tmp_path: Path) -> None:
-    """A log that holds its profile has times, a log alone none; the profile may come first, not alone."""
+def test_which_files_make_a_table_with_times() -> None:
+    """A log that holds its profile has times, a log alone none; the profile may come first."""
     alone = rows("ops", str(FOLDER / "m121-alexnet-infer-interleaved" / "run.log"), "--each")
     assert sum(row["kernels"] for row in alone) == 58
     log, profile = files_of("m121-lenet-infer")
     assert run("ops", log, profile, "--format", "csv") == run("ops", profile, log, "--format", "csv")
     assert "kernel_ns" not in run("ops", log, "--format", "csv").splitlines()[0]
-    (tmp_path / "prof.json").write_text("[]")
-    result = CliRunner().invoke(cli, ["ops", str(tmp_path / "prof.json")])
-    assert result.exit_code == 1
-    assert "holds no line of MIOpen; expected its log" in result.stderr
 
 
 @pytest.mark.shared

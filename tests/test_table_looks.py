@@ -1,7 +1,8 @@
-"""How tables look in a terminal: a snapshot of each at three widths, no line longer; selecting, sorting, writing."""
+"""How tables and help look in a terminal: a snapshot of each table at three widths; selecting, sorting, writing."""
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import functools
 import io
@@ -11,11 +12,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
-from mio2trace import analysis
-from mio2trace.cli import cli
+from mio2trace import analysis, queries
+from mio2trace.cli import TASKS, cli
+from mio2trace.commands import RARE
+from mio2trace.notes import InputError
+from mio2trace.trace import Slice
 from tests.conftest import ROOT, Golden
 
 RUN = ROOT / "traces" / "alexnet-b1-miopen29"
@@ -146,10 +151,6 @@ def test_order_and_number_of_rows() -> None:
         (("layers", *FILES, "--where", "kernal>1"), "did you mean kernel?"),
         (("layers", *FILES, "--sort", "layer:sideways"), "expected layer:up or layer:down"),
         (("layers", *FILES, "--columns", "nothing"), "no column 'nothing'; there are layer_index"),
-        # A mistyped command is no file that is not there.
-        (("kernel", FILES[1]), "did you mean 'kernels'?"),
-        (("lyers", FILES[1]), "did you mean 'layers'?"),
-        (("qurey", FILES[1]), "did you mean 'query'?"),
     ],
 )
 def test_what_cannot_be_selected_is_one_line(words: tuple[str, ...], said: str) -> None:
@@ -210,3 +211,71 @@ def test_files_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
         (tmp_path / folder / "run.log.gz").write_bytes(Path(FILES[0]).read_bytes())
     logs = [str(tmp_path / folder / "run.log.gz") for folder in ("A", "B")]
     assert [row["file"] for row in cells("ops", "--coverage", *logs)] == ["A/run.log.gz", "B/run.log.gz"]
+
+
+# -- Help: by task, options that few people need apart, lines that fit; words that are no command; names in SQL.
+
+
+CONTEXT = click.Context(cli, info_name="mio2trace")
+COMMANDS = {name: command for name in cli.list_commands(CONTEXT) if (command := cli.get_command(CONTEXT, name))}
+
+
+def told(*arguments: str, folder: Path | None = None) -> Result:
+    with contextlib.chdir(folder or "."):
+        return CliRunner().invoke(cli, arguments, prog_name="mio2trace", terminal_width=78)
+
+
+def test_help_begins_with_pytorch_and_groups_by_task() -> None:
+    said = told().stdout
+    head = said.splitlines()[:10]
+    assert any("PyTorch profiler (Kineto)" in line for line in head)
+    assert any("rocprofv3 / rocpd" in line for line in head)
+    assert said.index("trace.json.gz ") < said.index("run_results.db ") < said.index("messages run.log ")
+    tasks = [line.removesuffix(":") for line in said.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert tasks == ["Options", *(task for task, _ in TASKS), "Other"]
+    assert max(map(len, said.splitlines())) <= 78
+    assert sum(any(one.name in RARE for one in command.params) for command in COMMANDS.values()) > 10
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_options_that_few_people_need_are_shown_by_help_all_alone(name: str) -> None:
+    options = [one for one in COMMANDS[name].params if isinstance(one, click.Option)]
+    short, whole = told(name, "--help"), told(name, "--help-all")
+    assert short.exit_code == 0
+    of_all = name in ("compare", "doctor", "ranks")
+    assert ("--help-all" in short.stdout) is any(one.name in RARE for one in options) or of_all
+    for option in options:
+        if option.name in RARE:
+            assert f"{option.opts[-1]} " not in short.stdout.partition("Options:")[2]
+            assert option.opts[-1] in whole.stdout
+        else:
+            assert option.opts[-1] in short.stdout or of_all
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [("kernel", "did you mean 'kernels'?"), ("lay", "did you mean 'layers'?"), ("xyzzy", "no command 'xyzzy'")],
+)
+def test_a_word_that_is_no_command_is_named_with_the_nearest(word: str, said: str, tmp_path: Path) -> None:
+    """A file without a suffix is no mistyped command."""
+    done = told(word, folder=tmp_path)
+    assert done.exit_code == 2
+    assert said in done.stderr
+    (tmp_path / word).write_text("nothing that is known\n")
+    done = told(word, folder=tmp_path)
+    assert done.exit_code == 1
+    assert "did you mean" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("select nam from slice", "columns of slice: id, track_id, ts, dur"),
+        ("select name from slices", "tables: slice, commands, kernels, layers"),
+        ("select layr from kernels", "columns of kernels: id, track_id"),
+    ],
+)
+def test_an_sql_error_lists_the_names_that_there_are(sql: str, said: str) -> None:
+    one = Slice(1, 0, 1, "k", "kernel", {})
+    with pytest.raises(InputError, match=said):
+        queries.answer_in_sqlite([one], sql)
