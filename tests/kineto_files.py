@@ -8,6 +8,7 @@ from typing import Any
 
 import mio2trace
 from mio2trace.align import Alignment
+from mio2trace.ops.operation import Operation
 
 BASE_NS = 1_767_189_312_000_000_000
 FIRST_US = 3_743_411_230_047.485
@@ -88,8 +89,18 @@ def kineto_file(folder: Path, events: list[Row] | None = None, name: str = "made
     return path
 
 
+def aligned(*paths: Path) -> Alignment:
+    """The alignment of the only process in these files."""
+    (alignment,) = mio2trace.analyse(paths).run.alignments
+    return alignment
+
+
 def kineto_alignment(folder: Path, events: list[Row]) -> Alignment:
-    """Return the alignment of the trace's only process."""
-    found = mio2trace.analyse([kineto_file(folder, events)]).run.alignment
-    assert found is not None
-    return found
+    return aligned(kineto_file(folder, events))
+
+
+def operations_by_kernel(alignment: Alignment) -> dict[str, Operation | None]:
+    """Of each command, by its name, the operation that it is in."""
+    operations = {one.index: one for one in alignment.links.operations}
+    found = zip(alignment.profile.activities, alignment.links.operation_of, strict=True)
+    return {activity.name: operations.get(index) for activity, index in found}

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-import mio2trace
 from mio2trace import analyse
 from mio2trace.align import Alignment
 from mio2trace.align.exact import split
@@ -23,7 +22,7 @@ from mio2trace.model.profile import Inputs
 from mio2trace.ops.aten import ROWS, operations_of, plain
 from mio2trace.ops.operation import Operation, operation_name, problem_name
 from tests.conftest import shared_folder
-from tests.kineto_files import FIRST_US, kineto_file, row, rows, trace
+from tests.kineto_files import FIRST_US, aligned, kineto_alignment, kineto_file, operations_by_kernel, row, rows, trace
 from tests.small_runs import Program, as_json
 from tests.test_ops import entry
 
@@ -59,12 +58,6 @@ def events_of(path: Path) -> list[dict[str, Any]]:
 def tracelens(name: str) -> Any:
     stem = name.removesuffix(".gz").removesuffix(".json")
     return json.loads((SAMPLES / "peer-tables" / f"{stem}.tracelens.json").read_text("utf-8"))
-
-
-def aligned(path: Path) -> Alignment:
-    alignment = mio2trace.analyse([path]).run.alignment
-    assert alignment is not None
-    return alignment
 
 
 class Ours:
@@ -332,13 +325,10 @@ def test_an_inner_op_launches_for_itself(tmp_path: Path) -> None:
             row("kernel", kernel, 2, 0, FIRST_US + (29 if tensors == 1 else 200), tensors, device=2, stream=0,
                 correlation=key + 44),
         ]  # fmt: skip
-    alignment = aligned(kineto_file(tmp_path, [*more[:1], *events[:1], *more[1:], *events[1:]]))
-    of = {
-        activity.name: alignment.links.operations[index].api if index >= 0 else None
-        for activity, index in zip(alignment.profile.activities, alignment.links.operation_of, strict=True)
-    }
+    alignment = kineto_alignment(tmp_path, [*more[:1], *events[:1], *more[1:], *events[1:]])
     assert [one.api for one in alignment.links.operations] == ["aten::miopen_convolution", "aten::add_"]
-    assert (of["elementwise"], of["fill"]) == ("aten::add_", "aten::miopen_convolution")
+    of = operations_by_kernel(alignment)
+    assert [one and one.api for one in (of["elementwise"], of["fill"])] == ["aten::add_", "aten::miopen_convolution"]
 
 
 def only(name: str, inputs: Inputs) -> Operation:

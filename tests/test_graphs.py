@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import importlib.util
 import json
+import sqlite3
+from collections import Counter
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 import mio2trace
 from mio2trace.align import NONE, Alignment
 from mio2trace.align.graphs import Matcher
 from mio2trace.answer import Section, report_of
+from mio2trace.conversion import convert
 from mio2trace.measures import Measures
 from mio2trace.ops.operation import Operation
 from tests.conftest import shared_folder
 from tests.headlines import measured, rows
-from tests.kineto_files import FIRST_US, Row, kineto_file, row, trace
+from tests.kineto_files import FIRST_US, Row, aligned, kineto_file, row
+from tests.rocm_files import plain, samples
 
 PAIRS = {
     "vllm_decode_full": (["graphs/vllm_decode_full.replay.json.gz", "graphs/vllm_decode_full.capture.json.gz"], 421),
     "flux_graph_capture": (["kineto_mi300x_flux_graph_capture.json.gz"], 993),
 }
-
-
-def aligned(*paths: Path) -> Alignment:
-    analysis = mio2trace.analyse(paths)
-    assert len(analysis.runs) == 1
-    assert len(analysis.run.alignments) == 1
-    return analysis.run.alignments[0]
 
 
 def replayed(alignment: Alignment) -> list[int]:
@@ -160,12 +159,7 @@ LATER = FIRST_US + 100_000
 
 
 def written(folder: Path, *files: list[Row]) -> list[Path]:
-    paths = []
-    for number, events in enumerate(files):
-        path = folder / f"made{number}.json"
-        path.write_bytes(trace(events))
-        paths.append(path)
-    return paths
+    return [kineto_file(folder, events, f"made{number}.json") for number, events in enumerate(files)]
 
 
 def told(alignment: Alignment) -> list[tuple[str | None, bool]]:
@@ -200,11 +194,9 @@ def test_a_capture_that_is_replayed_at_once_is_that_of_later_replays(tmp_path: P
     """The profile of the capture has a replay of its own, and is a run of its own; another process's says nothing."""
     own = [one | {"dur": one["dur"] - 1} for one in replay(NAMES, FIRST_US + 5000, 2)]  # else it is the same replay
     files = replay(NAMES, LATER, 1), [*captured(OPS), *own]
-    paths = [tmp_path / "made0.json", tmp_path / "made1.json"]
-    for path, events in zip(paths, files, strict=True):
-        if other_process and path == paths[0]:
-            events = [one | {"pid": 8 if one["pid"] == 7 else one["pid"]} for one in events]
-        path.write_bytes(trace(events, distributedInfo={}))
+    if other_process:
+        files = [one | {"pid": 8 if one["pid"] == 7 else one["pid"]} for one in files[0]], files[1]
+    paths = [kineto_file(tmp_path, files[at], f"made{at}.json", distributedInfo={}) for at in (0, 1)]
     runs = {Path(run.inputs[0].path).name: run.alignment for run in mio2trace.analyse(paths).runs}
     assert len(runs) == 2
     for name, alignment in runs.items():
@@ -220,25 +212,19 @@ def right(alignment: Alignment, true: Sequence[str | None]) -> None:
 
 
 @pytest.mark.parametrize("place", range(len(OPS)))
-def test_one_name_changed(tmp_path: Path, place: int) -> None:
-    """In the capture, so that it is another graph's: nothing is sure."""
-    ops = [*OPS]
-    ops[place] = (ops[place][0], ops[place][1], "changed")
-    alignment = aligned(*written(tmp_path, replay(NAMES, LATER, 1), captured(ops)))
-    assert not any(sure and name for name, sure in told(alignment))
-
-
-@pytest.mark.parametrize("place", range(len(OPS)))
-def test_one_launch_removed(tmp_path: Path, place: int) -> None:
-    """From the replay or from the capture: links are right, or not sure."""
+def test_one_name_changed_or_one_launch_removed(tmp_path: Path, place: int) -> None:
+    """A name of the capture, so that it is another graph's: nothing is sure. A launch of the replay or of the capture:
+    links are right, or not sure."""
+    name, dims, _ = OPS[place]
+    ops = [*OPS[:place], (name, dims, "changed"), *OPS[place + 1 :]]
     rest = [*OPS[:place], *OPS[place + 1 :]]
-    less = [*NAMES[:place], *NAMES[place + 1 :]]
-    lost = aligned(*written(tmp_path, replay(less, LATER, 1), captured(OPS)))
+    other = aligned(*written(tmp_path, replay(NAMES, LATER, 1), captured(ops)))
+    lost = aligned(*written(tmp_path, replay([kernel for *_, kernel in rest], LATER, 1), captured(OPS)))
     right(lost, [name for name, _, _ in rest])
     if place == len(OPS) - 1:
         assert told(lost) == [(name, True) for name, _, _ in rest]
-    else:
-        assert not any(sure and name for name, sure in told(lost))
+    for found in (other, *[lost] * (place < len(OPS) - 1)):
+        assert not any(sure and name for name, sure in told(found))
     unknown = aligned(*written(tmp_path, replay(NAMES, LATER, 1), captured(rest)))
     right(unknown, [name for name, _, _ in OPS])
 
@@ -455,3 +441,64 @@ def test_a_gap_in_which_another_stream_works(tmp_path: Path) -> None:
         rows.append(kernel("other", begin + 1500, 800, number, stream=9))
     made = said(rows, tmp_path)
     assert made.completeness.complete
+
+
+# -- Replays whose kernels an RPD profile does not name: iterations where numbers leave no other reading.
+
+
+UNNAMED = samples() / "rocm-twins" / "alexnet-10it-graph"
+ASKED = b"Testing for 10 iterations"
+
+
+def iterations(alignment: Alignment) -> Counter[int | None]:
+    kernels = (at for at, one in enumerate(alignment.profile.activities) if one.kind == "kernel")
+    return Counter(alignment.links.iteration_of(at) for at in kernels)
+
+
+@pytest.mark.shared
+def test_launches_of_a_graph_are_the_iterations_that_the_log_asked_for() -> None:
+    """29 kernels in each of ten, in their true layers, which are in doubt."""
+    alignment = aligned(UNNAMED / "rpd" / "trace.rpd.gz", UNNAMED / "run.log")
+    assert {number: count for number, count in iterations(alignment).items() if number} == dict.fromkeys(
+        range(1, 11), 29
+    )
+    truth = orjson.loads((UNNAMED / "truth.json").read_bytes())
+    name_of = {one["rpd"]: truth["layers"][one["layer"]]["name"] for one in truth["kernels"] if "rpd" in one}
+    links = alignment.links
+    placed = [at for at, word in enumerate(links.layer_by) if word == "order"]
+    assert len(placed) == 9 * 29
+    for at in placed:
+        run = links.runs[links.run_of[at]]
+        said = f"iter{links.passes[run.pass_].iteration - 1} {run.direction} {run.layer}"  # type: ignore[operator]
+        assert said == name_of[alignment.profile.activities[at].number]
+        assert links.layer_confidence[at] <= 0.5
+    answer = convert(UNNAMED / "rpd" / "trace.rpd.gz", UNNAMED / "run.log").answer
+    assert "21.12 ms of kernels (9 steady of 10" in " ".join(" ".join(answer[:4]).split())
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("asked", "statement"),
+    [
+        # launches that are not as many: some may be of something else, or hold several
+        *((asked, "") for asked in (b"Testing for 11 iterations", b"Testing for 9 iterations", b"Testing some")),
+        # a graph with a kernel less, one with a kernel more
+        (ASKED, "DELETE FROM rocpd_op WHERE id = (SELECT max(op_id) FROM rocpd_api_ops JOIN rocpd_op o ON o.id = op_id"
+                " JOIN rocpd_string s ON s.id = o.opType_id WHERE s.string = 'Task')"),
+        (ASKED, "UPDATE rocpd_api_ops SET api_id = (SELECT max(api_id) FROM rocpd_api_ops) WHERE op_id = 122"),
+    ],
+)  # fmt: skip
+def test_other_launches_are_no_iterations(tmp_path: Path, asked: bytes, statement: str) -> None:
+    path, log = plain(UNNAMED / "rpd" / "trace.rpd.gz", tmp_path), (UNNAMED / "run.log").read_bytes()
+    assert log.count(ASKED) == 1
+    (tmp_path / "run.log").write_bytes(log.replace(ASKED, asked))
+    if statement:
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            connection.execute(statement)
+            connection.commit()
+    alignment = aligned(path, tmp_path / "run.log")
+    assert max(filter(None, iterations(alignment))) == 1
+    tasks = [at for at, one in enumerate(alignment.profile.activities) if one.name == "Task"]
+    assert tasks
+    if statement:
+        assert all(alignment.links.pass_of[at] == NONE for at in tasks)

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from mio2trace.align.exact import logged_ops
-from mio2trace.analysis import analyse
 from mio2trace.conversion import convert
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops.operation import Operation
 from mio2trace.trace import Slice
 from tests.conftest import shared_folder
-from tests.kineto_files import FIRST_US, kineto_file, row, rows
+from tests.kineto_files import FIRST_US, aligned, kineto_file, operations_by_kernel, row, rows
 from tests.records import made_operation, other_operation
 from tests.test_aten import BACKWARD
 from tests.test_ops import entry
@@ -57,7 +56,7 @@ def test_joined_calls_are_the_true_ones(twin: str) -> None:
     truth = json.loads((folder / "truth.json").read_text("utf-8"))
     name_of = {one["index"]: one["name"] for one in truth["operations"]}
     (trace_file,) = folder.glob("kineto/*.gz")
-    (alignment,) = analyse([folder / "run.hip.log", trace_file]).run.alignments
+    alignment = aligned(folder / "run.hip.log", trace_file)
     operations = {one.index: one for one in alignment.links.operations}
     kernels = sorted(
         (activity.start_ns or 0, position)
@@ -143,11 +142,5 @@ def test_gradients_are_told_apart_beside_a_log_of_several_threads(tmp_path: Path
     call = entry("ConvolutionForward", "1.2", xDesc=x, wDesc=w, convDesc="1, 1, 1, 1, 1, 1, ", yDesc=x)
     log = tmp_path / "run.log"
     log.write_text("".join(f"node1 {tid} {line}\n" for tid in (8000, 8001, 8002, 542) for line in call.splitlines()))
-    (alignment,) = analyse([log, kineto_file(tmp_path, events, "trace.json")]).run.alignments
-    operations = {one.index: one for one in alignment.links.operations}
-    direction_of = {
-        activity.name: operations[index].direction
-        for activity, index in zip(alignment.profile.activities, alignment.links.operation_of, strict=True)
-        if index in operations
-    }
-    assert {name: direction_of[name] for name in expected} == expected
+    found = operations_by_kernel(aligned(log, kineto_file(tmp_path, events, "trace.json")))
+    assert {name: one.direction for name, one in found.items() if name in expected and one} == expected

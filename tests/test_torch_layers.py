@@ -1,28 +1,27 @@
-"""Layers of PyTorch's traces: modules and annotations, the innermost wins; the backward pass by sequence numbers."""
+"""Layers of PyTorch's traces: the innermost module or annotation, the backward pass, steps of engines, blocks."""
 
 from __future__ import annotations
 
 import gzip
 import json
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import mio2trace
 from mio2trace.align import NONE, Alignment
+from mio2trace.align.layers.by_sequence import Op, find_blocks
 from mio2trace.answer import text
 from mio2trace.measures.iterations import StepKind, step_kinds
 from mio2trace.ops.operation import operation_name
 from tests.conftest import shared_folder
-from tests.kineto_files import FIRST_US, Row, kineto_file, row, rows
-
-
-def aligned(path: Path) -> Alignment:
-    alignment = mio2trace.analyse([path]).run.alignment
-    assert alignment is not None
-    return alignment
+from tests.kineto_files import FIRST_US, Row, aligned, kineto_alignment, kineto_file, launched, row, rows
 
 
 def backward(at: float, sequence: int, number: int, **more: Any) -> list[Row]:
@@ -38,7 +37,7 @@ def backward(at: float, sequence: int, number: int, **more: Any) -> list[Row]:
 
 def placed(folder: Path, events: list[Row]) -> dict[str, tuple[str, str | None, int | None, bool]]:
     """Of each kernel: layer, direction, iteration, whether that is sure."""
-    alignment = aligned(kineto_file(folder, events))
+    alignment = kineto_alignment(folder, events)
     links = alignment.links
     found: dict[str, tuple[str, str | None, int | None, bool]] = {}
     for position, activity in enumerate(alignment.profile.activities):
@@ -82,23 +81,15 @@ def test_the_innermost_of_annotations_and_modules_wins(tmp_path: Path) -> None:
     assert placed(tmp_path, [*rows(), within])["igemm_fwd_gtcx3_nhwc_bf16"][0] == "my block"
 
 
-def launched(at: float, number: int, name: str) -> list[Row]:
-    """A launch and its kernel."""
-    return [
-        row("cuda_runtime", "hipLaunchKernel", 542, 542, at, 5, correlation=number),
-        row("kernel", name, 2, 0, at + 10, 5, correlation=number),
-    ]
-
-
 @pytest.mark.parametrize("called", ["nccl:all_reduce", "nccl:_all_gather_base", "gloo:barrier"])
 def test_a_collective_is_an_operation_and_no_layer(called: str, tmp_path: Path) -> None:
     """PyTorch's annotation names the operation of a version that records no more. A module around it is a layer."""
     collective = [
         row("user_annotation", called, 542, 542, FIRST_US + 400, 100),
         row("cpu_op", "record_param_comms", 542, 542, FIRST_US + 401, 90, External_id=99),
-        *launched(FIRST_US + 420, 990, "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t"),
+        *launched(990, 420, 5, "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t"),
     ]
-    alignment = aligned(kineto_file(tmp_path, [*rows(), *collective]))
+    alignment = kineto_alignment(tmp_path, [*rows(), *collective])
     (position,) = (at for at, one in enumerate(alignment.profile.activities) if one.name.startswith("nccl"))
     assert alignment.links.run_of[position] == NONE
     operation = alignment.links.operations[alignment.links.operation_of[position]]
@@ -114,11 +105,11 @@ def test_what_a_long_range_launched_is_in_the_step_of_its_launch(tmp_path: Path)
     """Nothing marks the steps: each begins with the first layer. Its first call holds all others."""
     events = []
     for step in range(3):
-        at = FIRST_US + 10 + 200 * step
+        at = 10 + 200 * step
         events += [
-            row("python_function", "nn.Module: Linear_0", 542, 542, at, 50 if step else 900),
-            *launched(at + 10, 10 * step + 1, f"linear_{step}"),
-            *launched(at + 100, 10 * step + 2, f"between_{step}"),
+            row("python_function", "nn.Module: Linear_0", 542, 542, FIRST_US + at, 50 if step else 900),
+            *launched(10 * step + 1, at + 10, 5, f"linear_{step}"),
+            *launched(10 * step + 2, at + 100, 5, f"between_{step}"),
         ]
     found = placed(tmp_path, events)
     assert found == {
@@ -137,14 +128,15 @@ def test_a_part_that_the_model_runs_again_and_again_begins_no_step(tmp_path: Pat
     has no end."""
     events = []
     for step in range(3):
-        at = FIRST_US + 10 + 200 * step
+        at = 10 + 200 * step
         if step:
-            events.append(row("python_function", "nn.Module: Model_0", 542, 542, at, 800 if step == 1 else 150))
+            length = 800 if step == 1 else 150
+            events.append(row("python_function", "nn.Module: Model_0", 542, 542, FIRST_US + at, length))
         for piece in range(4):
             begun = at + 5 + 30 * piece
             events += [
-                row("python_function", "nn.Module: Piece_0", 542, 542, begun, 25),
-                *launched(begun + 5, 10 * step + piece + 1, f"kernel_{step}_{piece}"),
+                row("python_function", "nn.Module: Piece_0", 542, 542, FIRST_US + begun, 25),
+                *launched(10 * step + piece + 1, begun + 5, 5, f"kernel_{step}_{piece}"),
             ]
     assert placed(tmp_path, events) == {
         f"kernel_{step}_{piece}": ("Piece_0", "forward", step + 1, True) for step in range(3) for piece in range(4)
@@ -153,18 +145,18 @@ def test_a_part_that_the_model_runs_again_and_again_begins_no_step(tmp_path: Pat
 
 def test_what_comes_before_the_first_layer_by_sequence_is_set_up(tmp_path: Path) -> None:
     """A range of the user's around all begins before it, and is no step."""
-    events = [row("user_annotation", "whole run", 542, 542, FIRST_US, 900), *launched(FIRST_US + 5, 1, "fill")]
+    events = [row("user_annotation", "whole run", 542, 542, FIRST_US, 900), *launched(1, 5, 5, "fill")]
     for step in range(2):
-        at = FIRST_US + 100 + 300 * step
+        at = 100 + 300 * step
         for place, name in enumerate(("aten::conv2d", "aten::linear")):
             number = 100 * step + 10 * place + 2
             begun = at + 60 * place
             events += [
-                row("cpu_op", name, 542, 542, begun, 50, External_id=number),
-                *launched(begun + 10, number, f"{name[6:]}_{step}"),
+                row("cpu_op", name, 542, 542, FIRST_US + begun, 50, External_id=number),
+                *launched(number, begun + 10, 5, f"{name[6:]}_{step}"),
             ]
-        events += launched(at + 200, 100 * step + 90, f"dropout_{step}")
-    links = aligned(kineto_file(tmp_path, events)).links
+        events += launched(100 * step + 90, at + 200, 5, f"dropout_{step}")
+    links = kineto_alignment(tmp_path, events).links
     passes = {
         activity.name: (links.passes[number].phase, links.passes[number].iteration)
         for activity, number in zip(links.activities, links.pass_of, strict=True)
@@ -287,3 +279,278 @@ def test_steps_of_a_sample_are_its_annotations(name: str) -> None:
     layers = {one.layer for one in run.alignment.links.runs}
     assert layers
     assert not any(layer.startswith(("execute", "step[")) for layer in layers)
+
+
+# -- Blocks of made-up networks without modules: each op in the block that called it, or in none; no guess is sure.
+
+
+Called = tuple[str, str, float, tuple[tuple[int, ...], ...]]
+"""(where it is called, op, host time before it, shapes). ``where``: ``0``, ``1`` are blocks, all else is outside."""
+TOKENS, WIDTH = 8, 16
+HIDDEN = (TOKENS, WIDTH)
+BETWEEN, MODULE, WITHIN = 30.0, 12.0, 3.0
+
+
+def linear(where: str, out: int, gap: float = MODULE, into: int = WIDTH) -> Called:
+    return where, "aten::linear", gap, ((TOKENS, into), (out, into))
+
+
+def norm(where: str, gap: float = MODULE) -> Called:
+    return where, "aten::layer_norm", gap, (HIDDEN, (WIDTH,))
+
+
+def add(where: str) -> Called:
+    return where, "aten::add", WITHIN, (HIDDEN, HIDDEN)
+
+
+def block(number: int, *, norm_first: bool = True, wide: int = 64, more: Sequence[str] = ()) -> Iterator[Called]:
+    """A layer of a transformer; the host takes longest before its first op. Its views have gradients."""
+    where = str(number)
+    yield where, "aten::view", MODULE, (HIDDEN,)
+    if norm_first:
+        yield norm(where, BETWEEN)
+    yield from (linear(where, WIDTH, MODULE if norm_first or at else BETWEEN) for at in range(3))
+    yield where, "aten::transpose", WITHIN, (HIDDEN,)
+    yield from ((where, name, WITHIN, (HIDDEN,)) for name in more)
+    yield where, "aten::scaled_dot_product_attention", WITHIN, (HIDDEN, HIDDEN)
+    yield linear(where, WIDTH)
+    yield add(where)
+    yield norm(where, WITHIN + 1)
+    yield linear(where, wide)
+    yield where, "aten::gelu", WITHIN, ((TOKENS, wide),)
+    yield linear(where, WIDTH, into=wide)
+    yield add(where)
+    if not norm_first:
+        yield norm(where, WITHIN + 1)
+
+
+def network(blocks: Iterable[Iterable[Called]], *, norm_first: bool = True, head: int = 50) -> list[Called]:
+    """Around the blocks an embedding and a linear layer, which may share their weights."""
+    last = norm("head", MODULE)
+    first = norm("embedding", WITHIN + 1)
+    return [
+        ("embedding", "aten::embedding", MODULE, ((head, WIDTH), (TOKENS,))),
+        add("embedding"),
+        *(() if norm_first else (first,)),
+        *(called for one in blocks for called in one),
+        *((last,) if norm_first else ()),
+        linear("head", head, BETWEEN),
+    ]
+
+
+def rows_of(
+    calls: Sequence[Called], first: float, key: int, *, thread: int = 7, stream: int = 0, mark: str = ""
+) -> list[Row]:
+    """Ops of one kernel each, the backward pass in reverse on a thread of its own."""
+    at = first
+    made: list[Row] = []
+    for number, (_, name, gap, dims) in enumerate(calls, key):
+        at += gap
+        made += op_launched("cpu_op", name, thread, at, number, stream, Input_Dims=dims, Sequence_number=number)
+        at += 8
+    for number in range(key + len(calls) - 1, key - 1, -1):
+        at += 9
+        name = "autograd::engine::evaluate_function: XBackward0"
+        made += op_launched("cpu_op", name, thread + 1, at, 100_000 + number, stream, Sequence_number=number)
+        at += 8
+    if mark:
+        made.append(row("user_annotation", mark, 7, thread, first, at - first + 5))
+    return made
+
+
+def op_launched(cat: str, name: str, thread: int, at: float, number: int, stream: int, **more: object) -> list[Row]:
+    return [
+        row(cat, name, 7, thread, at, 8, External_id=number, **more),
+        row("cuda_runtime", "hipLaunchKernel", 7, thread, at + 3, 2, External_id=number, correlation=number),
+        row("kernel", "work", 2, stream, at + 6, 2, device=2, stream=stream, correlation=number),
+    ]
+
+
+def places(found: Alignment) -> dict[int | None, int]:
+    """Correlation -> position."""
+    return {one.correlation: place for place, one in enumerate(found.profile.activities)}
+
+
+def blocks_of(found: Alignment, calls: Sequence[Called], key: int, *, backward: bool = False) -> list[str]:
+    """Of each op the block that it is in, itself or by its layer; no kernel of a block itself is sure."""
+    links, within = found.links, {layer.layer: layer.within for layer in found.net.layers}
+    at = places(found)
+    told = []
+    for number in range(key, key + len(calls)):
+        position = at[number + 100_000 * backward]
+        run = links.run_of[position]
+        layer = links.runs[run].layer if run != NONE else ""
+        if layer.startswith("block "):
+            assert position in links.layer_unsure
+        told.append(layer if layer.startswith("block ") else within.get(layer, ""))
+    return told
+
+
+def expected(calls: Sequence[Called]) -> list[str]:
+    return [f"block {int(where) + 1}" if where.isdecimal() else "" for where, *_ in calls]
+
+
+def llama(number: int) -> Iterator[Called]:
+    """A layer whose norms are ops of their own; the host takes longest behind these, where no block begins."""
+    where = str(number)
+    for out, into, anchors in ((WIDTH, WIDTH, 3), (64, WIDTH, 2)):
+        yield from ((where, f"aten::{name}", WITHIN, (HIDDEN,)) for name in ("pow", "mean", "rsqrt", "mul"))
+        yield from (linear(where, out, BETWEEN, into) for _ in range(anchors))
+        yield where, "aten::mul", WITHIN, (HIDDEN, HIDDEN)
+        yield linear(where, WIDTH, into=out)
+        yield add(where)
+
+
+@pytest.mark.parametrize("count", [3, 8])
+def test_a_block_ends_with_a_residual_sum(count: int, tmp_path: Path) -> None:
+    """Whatever the gaps are: where the norms are ops of their own, only the sum shows it."""
+    calls = network(llama(number) for number in range(count))
+    found = kineto_alignment(tmp_path, rows_of(calls, FIRST_US, 1000, mark="ProfilerStep#1"))
+    assert blocks_of(found, calls, 1000) == expected(calls)
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+@pytest.mark.parametrize("count", [3, 5, 7, 12])
+def test_each_op_is_in_its_block(count: int, norm_first: bool, tmp_path: Path) -> None:
+    """In both passes of both steps. Where a norm is, first or last, is told by the host's time alone; the head has the
+    weights of the embedding."""
+    calls = network((block(n, norm_first=norm_first) for n in range(count)), norm_first=norm_first)
+    events = rows_of(calls, FIRST_US, 1000, mark="ProfilerStep#1")
+    events += rows_of(calls, FIRST_US + 20_000, 3000, mark="ProfilerStep#2")
+    found = kineto_alignment(tmp_path, events)
+    for key in (1000, 3000):
+        for backward in (False, True):
+            assert blocks_of(found, calls, key, backward=backward) == expected(calls)
+    assert found.links.run_of[places(found)[1001]] == NONE  # the sum of embeddings
+
+
+@pytest.mark.parametrize("odd", [0, 3, 6])
+@pytest.mark.parametrize("more", [(), ("aten::embedding",), ("aten::mul", "aten::mul")])
+def test_a_block_that_differs_is_doubted(odd: int, more: tuple[str, ...], tmp_path: Path) -> None:
+    """By an op more or by its width; the other blocks are as they were, and what is in the odd one is its own."""
+    calls = network(block(n, more=more if n == odd else (), wide=32 if n == odd and not more else 64) for n in range(7))
+    found = kineto_alignment(tmp_path, rows_of(calls, FIRST_US, 1000, mark="ProfilerStep#1"))
+    told, wanted = blocks_of(found, calls, 1000), expected(calls)
+    of_odd = {name for name, (where, *_) in zip(told, calls, strict=True) if where == str(odd)}
+    if more or odd == 3:
+        assert told == wanted
+    else:  # no other block shows where the first or last one would end
+        assert of_odd == {""}
+    links = found.links
+    at = places(found)
+    for number, (where, name, *_) in enumerate(calls, 1000):
+        if where == str(odd) and links.run_of[at[number]] != NONE and name == "aten::add":
+            assert links.layer_confidence[at[number]] <= 0.5
+
+
+def test_two_threads_have_their_own_blocks(tmp_path: Path) -> None:
+    """Two networks at the same time, each on a thread and a stream: no block has ops of both."""
+    calls = network(block(n) for n in range(4))
+    events = rows_of(calls, FIRST_US, 1000, thread=10)
+    events += rows_of(calls, FIRST_US + 40.5, 3000, thread=20, stream=1)
+    found = kineto_alignment(tmp_path, events)
+    told = [blocks_of(found, calls, key) for key in (1000, 3000)]
+    for names in told:
+        assert [bool(name) for name in names] == [bool(name) for name in expected(calls)]
+        assert len(dict.fromkeys(names)) == 5
+    assert not {*told[0]} & {*told[1]} - {""}
+
+
+def test_two_streams_of_one_thread_are_never_sure(tmp_path: Path) -> None:
+    """Ops of two networks in turns repeat as one does: what is in a block of both is a guess, said so."""
+    one, other = (network(block(n) for n in range(4)) for _ in range(2))
+    calls = [called for pair in zip(one, other, strict=True) for called in pair]
+    found = kineto_alignment(tmp_path, rows_of(calls, FIRST_US, 1000))
+    blocks_of(found, calls, 1000)  # asserts it
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        network(block(n) for n in range(2)),
+        network([[linear(str(n), WIDTH), add(str(n))] for n in range(9)]),
+        network(block(n, wide=10 * n + 20) for n in range(6)),
+    ],
+    ids=["two", "one linear each", "each of another size"],
+)
+def test_what_repeats_less_is_no_block(calls: list[Called], tmp_path: Path) -> None:
+    found = kineto_alignment(tmp_path, rows_of(calls, FIRST_US, 1000))
+    assert not any(blocks_of(found, calls, 1000))
+
+
+def test_a_part_that_the_user_named_stays_one(tmp_path: Path) -> None:
+    """Ops without parameters stay in an annotation of less than half of the step, with any evidence of it."""
+    calls = network(block(n) for n in range(4))
+    events = rows_of(calls, FIRST_US, 1000)
+    named = [one for one in events if one["name"] == "aten::scaled_dot_product_attention"][1]
+    events.append(row("user_annotation", "my attention", 7, 7, named["ts"] - 1, 8 + 2))
+    found = kineto_alignment(tmp_path, events)
+    position = places(found)[named["args"]["External id"]]
+    assert found.links.runs[found.links.run_of[position]].layer == "my attention"
+    assert position not in found.links.layer_unsure
+
+
+@pytest.mark.parametrize("segment", [(0, 4), (4, 16), (0, 30)])
+def test_what_the_backward_pass_runs_again_is_in_its_layer(segment: tuple[int, int], tmp_path: Path) -> None:
+    """Forward ops in a gradient (checkpoints) have sequence numbers; they are in no layer of that gradient's op."""
+    calls = network((block(n) for n in range(4)), head=WIDTH)
+    first, end = segment
+    events = rows_of(calls, FIRST_US, 1000, mark="ProfilerStep#1")
+    gradient = next(one for one in events if one["args"].get("External id") == 101_000 + end - 1)
+    gradient["dur"] = 1000
+    for one in events:
+        one["ts"] += 1000 * (one["ts"] > gradient["ts"] + 7)
+    for number, (_, name, _, dims) in enumerate(calls[first:end]):
+        events += op_launched("cpu_op", name, 8, gradient["ts"] + 12 + 10 * number, 500_000 + number, 0,
+                           Input_Dims=dims, Sequence_number=5 + number)  # fmt: skip
+    found = kineto_alignment(tmp_path, [one for one in events if one["cat"] != "user_annotation"])
+    at = places(found)
+    links = found.links
+    for number in range(first, end):
+        runs = [links.run_of[at[key]] for key in (1000 + number, 500_000 + number - first)]
+        if runs[1] == NONE:
+            assert runs[0] == NONE
+            continue
+        if at[500_000 + number - first] not in links.layer_unsure:
+            assert len({(links.runs[run].layer, links.runs[run].direction) for run in runs}) == 1
+    sure = [number for number in range(first, end) if at[500_000 + number - first] not in links.layer_unsure]
+    assert sure or segment == (4, 16)  # which is the first or the second block
+
+
+def test_a_gradient_of_gradients_is_in_its_layer(tmp_path: Path) -> None:
+    """With `create_graph` the ops of a gradient have sequence numbers, too; none of them has parameters."""
+    calls = network(block(n) for n in range(4))
+    events = rows_of(calls, FIRST_US, 1000)
+    gradient = next(one for one in events if one["args"].get("External id") == 101_003)
+    events += op_launched("cpu_op", "aten::mm", 8, gradient["ts"] + 6.5, 500_000, 0, Sequence_number=5)
+    events[-3]["dur"] = events[-2]["dur"] = 0.5
+    events[-2]["ts"] = events[-3]["ts"]
+    found = kineto_alignment(tmp_path, events)
+    run = found.links.runs[found.links.run_of[places(found)[500_000]]]
+    assert (run.layer, run.direction) == ("norm 1", "backward")
+
+
+@given(
+    st.integers(3, 9),
+    st.lists(st.sampled_from("abcd"), min_size=2, max_size=6),
+    st.lists(st.sampled_from("xyz"), max_size=5),
+    st.lists(st.sampled_from("xyz"), max_size=5),
+    st.lists(st.integers(0, 3), min_size=6, max_size=6),
+)
+def test_blocks_are_in_order_and_apart(
+    count: int, anchors: list[str], before: list[str], behind: list[str], glue: list[int]
+) -> None:
+    """Whatever the ops: blocks do not overlap, are within the ops, and of a clear repetition there is one for each."""
+    names = [(name, "") for name in before]
+    for _ in range(count):
+        for at, name in enumerate(anchors):
+            names += [(name, name), *[("+", "")] * glue[at]]
+    names += [(name, name) for name in behind]
+    ops = [Op(name, name, anchor, 10 * at, 10 * at + 9) for at, (name, anchor) in enumerate(names)]
+    found = find_blocks(ops)
+    for one, other in pairwise(found):
+        assert 0 <= one.first < one.end <= other.first < other.end <= len(ops)
+    doubled = anchors + anchors
+    is_primitive = all(doubled[shift:][: len(anchors)] != anchors for shift in range(1, len(anchors)))
+    if is_primitive and len(set(anchors)) == len(anchors):
+        assert len(found) in (count - 1, count)
