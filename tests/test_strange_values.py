@@ -36,7 +36,7 @@ from tests.conftest import REQUIRED
 from tests.fuzz import cases, law, looks, numbers
 from tests.fuzz.times import altered
 from tests.small_runs import Program, as_json, benchmark, stamp
-from tests.test_tfprof_command import FILES, read_or_refused
+from tests.test_tfprof import FILES, read_or_refused
 
 
 def converted(calls: list[dict[str, Any]], folder: Path, log: str = "", **options: Any) -> tuple[Conversion, bytes]:

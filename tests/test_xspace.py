@@ -19,7 +19,7 @@ from mio2trace.cli import cli
 from mio2trace.conversion import convert
 from mio2trace.measures import Measures
 from mio2trace.model.profile import Profile
-from mio2trace.notes import InputError, Notes
+from mio2trace.notes import Notes
 from mio2trace.readers import xla
 from mio2trace.readers.xla import layer_of
 from tests.rocm_files import read, samples
@@ -239,23 +239,6 @@ def test_layers_are_what_is_left_of_a_path(path: str, layer: str, direction: str
 
 
 # -- files that end, lie, or are none ----------------------------------------------------------------------------------
-
-
-def test_a_file_that_is_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
-    """At any byte: what is whole, and it is said; never more than was there."""
-    data = jax_run(devices=1, steps=1)
-    whole = len(profile_of(data, tmp_path).activities)
-    seen = set()
-    for size in filter(lambda size: xla.sniff(data[:size]), range(3, len(data), 7)):
-        try:
-            profile = profile_of(data[:size], tmp_path, notes := Notes())
-        except InputError:  # nothing of a GPU yet
-            continue
-        seen.add(len(profile.activities))
-        assert len(profile.activities) <= whole
-        assert profile.defects == {"cut-off": 1} or not any("cut off" in note.kind for note in notes)
-    assert max(seen) == len(OPS)
-    assert len(seen) > 2
 
 
 @pytest.mark.parametrize(
