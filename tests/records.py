@@ -11,12 +11,17 @@ from mio2trace.model.profile import (
     Activity,
     BufferCreated,
     Call,
+    Clock,
+    Device,
     OpenCl,
     OpenClLaunch,
+    Process,
     Profile,
     Program,
     Queue,
+    Range,
     Size3,
+    Thread,
     TimerMark,
 )
 from mio2trace.ops.operation import Operation, OperationFacts
@@ -131,3 +136,28 @@ def opencl_profile(
         opencl=OpenCl(programs=tuple(programs), buffers=tuple(buffers), marks=tuple(marks)),
         interleaved=interleaved,
     )
+
+
+def process_of_a_job(
+    launches: Sequence[tuple[str, int, int, int, int]],
+    process: Process,
+    clock: Clock,
+    *,
+    ranges: Sequence[Range] = (),
+    ahead: int = 0,
+) -> Profile:
+    """Kernels of one stream: name, begin and end, then those of the call that launched each. The process's clock shows
+    ``ahead`` ns more than the job's, to which ``ranges`` belong, too."""
+    activities = [
+        Activity(
+            number, "kernel", name, start_ns=start + ahead, end_ns=end + ahead, correlation=number,
+            call=Call("hipLaunchKernel", 0, called + ahead, returned + ahead, correlation=number),
+        )
+        for number, (name, start, end, called, returned) in enumerate(launches)
+    ]  # fmt: skip
+    moved = [msgspec.structs.replace(one, start_ns=one.start_ns + ahead, end_ns=one.end_ns + ahead) for one in ranges]
+    return Profile(
+        source=process.pid or 0, records=len(activities), activities=tuple(activities), ranges=tuple(moved),
+        queues=(Queue(index=0, device=0, kind="stream"),), devices=(Device(index=0, clock=0),),
+        threads=(Thread(index=0, tid=process.pid),), processes=(process,), clocks=(clock,),
+    )  # fmt: skip

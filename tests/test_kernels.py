@@ -21,7 +21,7 @@ from mio2trace.kernels import find_gemms
 from mio2trace.kernels.blas import find_parts
 from mio2trace.model.profile import Activity, Profile
 from mio2trace.reports import Unit
-from mio2trace.reports.kernels import LARGEST_BUCKET, gemm_table, nearest_power
+from mio2trace.reports.kernels import gemm_table
 from tests.records import changed
 from tests.small_runs import Program, as_json, benchmark
 from tests.test_gemm import CLBLAS, cut, i32, kernel, profile
@@ -212,14 +212,6 @@ def test_rows_of_one_kernel_with_another_in_them_are_not_compared_with_each_othe
 # -- GEMMs -----------------------------------------------------------------------------------------------------------
 
 
-@given(st.integers(1, 1 << 15) | st.just(1 << 40))
-def test_the_nearest_power_is_the_nearest(size: int) -> None:
-    """The lower one of two; the last bucket has all larger ones."""
-    powers = [1 << exponent for exponent in range(15)]
-    assert nearest_power(size) == min(powers, key=lambda power: (abs(power - size), power))
-    assert powers[-1] == LARGEST_BUCKET
-
-
 def timed(*ran: Activity | tuple[Activity, int]) -> Profile:
     """Kernels of one microsecond, or of the given nanoseconds."""
     each = [one if isinstance(one, tuple) else (one, 1000) for one in ran]
@@ -306,12 +298,6 @@ def test_a_profile_without_kernels(path: Path) -> None:
     assert run(str(path)).stdout.count("call_index") == 1
     assert rows(run(str(path))) == rows(run(str(path), "--by", "name")) == rows(run(str(path), "--by", "bucket")) == []
     assert run(str(path), "--by", "repetition").exit_code == 1
-
-
-def test_two_profiles_are_said(tmp_path: Path) -> None:
-    done = run(write_kernels(tmp_path / "one.json", "ab"), write_kernels(tmp_path / "two.json", "abc"))
-    assert len(rows(done)) == 3
-    assert "2 profiles: the profile that has most kernels and copies is shown" in done.stderr
 
 
 def test_a_kernel_name_of_any_text_keeps_its_row(path: Path) -> None:

@@ -225,7 +225,6 @@ def test_describe(pandas: Any, values: list[int]) -> None:
 SAME_AXPY = {"XaxpyFaster": "XaxpyFast", "XaxpyFastest": "XaxpyFast", "Xaxpy": "XaxpyFast"}
 """CLBlast 1.5 has three kernels where the version of the notebook had two."""
 DIRECT = ("XgemmDirectNN", "XgemmDirectTN", "XgemmDirectTT")
-"""CLBlast 1.5 has three kernels where the version of the notebook had two."""
 
 
 @pytest.fixture(scope="module")

@@ -19,12 +19,13 @@ from mio2trace.analysis import analyse
 from mio2trace.cli import cli
 from mio2trace.conversion import Conversion, convert
 from mio2trace.model.log import FrameworkLog
-from mio2trace.model.profile import Activity, Call, Clock, Device, Process, Profile, Queue, Range, Thread
+from mio2trace.model.profile import Clock, Device, Process, Profile, Range
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.rocm.assembly import rank_in, scope_of
 from mio2trace.runs import Told, note_shared_devices, same_job, shares
 from mio2trace.trace import Flow, Slice
 from tests.conftest import shared_folder
+from tests.records import process_of_a_job
 
 TWIN = "resnet-immediate-2ranks"
 SECOND = 1_000_000_000
@@ -138,29 +139,25 @@ def test_tables_say_the_rank_where_there_are_several(command: str) -> None:
 
 
 @pytest.mark.shared
-def test_without_evidence_clocks_are_not_related() -> None:
-    """The tables name no machine: refused in one line; `--align start` draws each process from its own start."""
-    paths = files_of("rocprofv3-csv/*_kernel_trace.csv")
+@pytest.mark.parametrize(
+    "pattern",
+    ["rocprofv3-csv/*_kernel_trace.csv", *(f"rocprof-v1/rank?/results.{form}" for form in ("db.gz", "json.gz", "csv"))],
+)
+def test_without_evidence_clocks_are_not_related(pattern: str) -> None:
+    """The tables name no machine, rocprof v1 leaves a folder a rank: refused in one line; `--align start` draws each
+    process from its own start."""
+    paths = files_of(pattern)
+    assert len(paths) == 2
     with pytest.raises(InputError, match=r"^[^\n]*nothing relates the clock of pid 42733 to that of pid 42730[^\n]*$"):
         convert(*paths)
     result = convert(*paths, from_start=True)
     second = result.metadata["clock"]["processes"][1]
     assert (second["error_ns"], second["method"]) == (None, "each from its own start: not related")
-    assert second["offset_ns"] < 0
-    assert len({process.id for process in result.trace.processes}) == 4
-    assert CliRunner().invoke(cli, ["kernels", "--by", "name", *map(str, paths)]).exit_code == 0
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("form", ["results.db.gz", "results.json.gz", "results.csv"])
-def test_folders_of_ranks_are_one_job(form: str) -> None:
-    """rocprof v1 leaves a folder a rank; nothing relates the clocks, so that they are drawn when that is asked for."""
-    paths = files_of(f"rocprof-v1/rank?/{form}")
-    assert len(paths) == 2
-    with pytest.raises(InputError, match=r"^[^\n]*nothing relates the clock of pid 42733 to that of pid 42730[^\n]*$"):
-        convert(*paths)
-    names = [process.name for process in convert(*paths, from_start=True).trace.processes]
-    assert all(any(pid in name for name in names) for pid in ("pid 42730", "pid 42733"))
+    assert all(any(pid in name for name in names(result)) for pid in ("pid 42730", "pid 42733"))
+    if pattern.startswith("rocprofv3"):
+        assert second["offset_ns"] < 0
+        assert len({process.id for process in result.trace.processes}) == 4
+        assert CliRunner().invoke(cli, ["kernels", "--by", "name", *map(str, paths)]).exit_code == 0
 
 
 @pytest.mark.shared
@@ -277,24 +274,10 @@ def profile(
     pid: int, kernels: list[tuple[str, int, int]], clock: Clock | None = None, *, called: str = "", ahead: int = 0
 ) -> Profile:
     """A process; its clock shows ``ahead`` ns more than the job's. ``called``: an annotation around each launch."""
-    activities, ranges = [], []
-    for number, (name, start, end) in enumerate(kernels):
-        call = Call("hipLaunchKernel", 0, start - 50 + ahead, start - 40 + ahead, correlation=number)
-        activities.append(
-            Activity(number, "kernel", name, start_ns=start + ahead, end_ns=end + ahead, call=call, correlation=number)
-        )
-        ranges.append(Range("annotation", called, 0, start - 60 + ahead, start - 30 + ahead))
-    return Profile(
-        source=pid,
-        records=len(activities),
-        activities=tuple(activities),
-        ranges=tuple(ranges) if called else (),
-        queues=(Queue(index=0, device=0, kind="stream"),),
-        devices=(Device(index=0, clock=0),),
-        threads=(Thread(index=0, tid=pid),),
-        processes=(Process(index=0, pid=pid),),
-        clocks=(clock or Clock("opaque"),),
-    )
+    launches = [(name, start, end, start - 50, start - 40) for name, start, end in kernels]
+    ranges = [Range("annotation", called, 0, start - 60, start - 30) for _, start, _ in kernels if called]
+    process = Process(index=0, pid=pid)
+    return process_of_a_job(launches, process, clock or Clock("opaque"), ranges=ranges, ahead=ahead)
 
 
 def all_reduces(late: int = 0) -> list[tuple[str, int, int]]:
@@ -450,33 +433,6 @@ def test_a_log_is_a_processs_by_evidence_alone(file: Told, said: str | None) -> 
 
 def names(result: Conversion) -> list[str]:
     return [process.name for process in result.trace.processes]
-
-
-@pytest.mark.shared
-def test_ranks_of_pytorch_are_one_job(tmp_path: Path) -> None:
-    """Two of its traces: Unix time, whose error nothing bounds here; ranks are those that the files state."""
-    result = convert(*files_of("kineto/*"))
-    assert [name for name in names(result) if name.startswith("Host")] == [
-        "Host rank 0 (pid 42730)", "Host rank 1 (pid 42733)",
-    ]  # fmt: skip
-    assert result.metadata["clock"]["processes"][1]["method"] == "Unix time"
-    assert any("rank 1 as rank 0, error not known (Unix time)" in line for line in result.report)
-
-
-@pytest.mark.shared
-def test_real_ranks_are_related_by_their_all_reduces() -> None:
-    """Fifteen all-reduces of four GPUs; six broadcasts, which bound nothing, are no part of it."""
-    folder = shared_folder() / "samples" / "rocm"
-    result = convert(*(folder / f"kineto_mi300_resnet50_ddp4_rank{rank}.json.gz" for rank in (0, 1)))
-    other: dict[str, Any] = result.metadata["clock"]["processes"][1]
-    assert "15 collectives overlap" in other["method"]
-    assert other["offset_ns"] == 0 < other["error_ns"] < 2_000_000
-    collectives = [
-        event
-        for event in result.trace.events()
-        if isinstance(event, Slice) and "collective" in (event.args.get("role"), event.shared.get("role"))
-    ]
-    assert len(collectives) == 42
 
 
 @pytest.mark.shared

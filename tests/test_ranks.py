@@ -29,17 +29,12 @@ from mio2trace.dataset import tables_of
 from mio2trace.findings.rule import ms
 from mio2trace.measures.cost import bandwidth
 from mio2trace.model.profile import (
-    Activity,
-    Call,
     Clock,
     Collective,
-    Device,
     Inputs,
     Process,
     Profile,
-    Queue,
     Range,
-    Thread,
 )
 from mio2trace.notes import Notes
 from mio2trace.ops.aten import plain
@@ -49,6 +44,7 @@ from mio2trace.reports import Unit
 from mio2trace.trace import Slice
 from tests.conftest import shared_folder
 from tests.kineto_files import FIRST_US, Row, kineto_file, launched, row
+from tests.records import process_of_a_job
 
 US, MS = 1_000, 1_000_000
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)"
@@ -61,35 +57,20 @@ def rank(
 ) -> Profile:
     """A process that runs two layers a step, then a collective that ends at ``meet`` on all; a step says how long
     each takes, and how long the host slept before the collective. ``ahead``: what its clock shows too much."""
-    activities: list[Activity] = []
+    launches: list[tuple[str, int, int, int, int]] = []
     ranges: list[Range] = []
     now = 10 * MS
-
-    def launch(name: str, start: int, end: int, host: int) -> None:
-        call = Call("hipLaunchKernel", 0, host + ahead, host + US + ahead, correlation=len(activities))
-        activities.append(
-            Activity(
-                len(activities), "kernel", name, start_ns=start + ahead, end_ns=end + ahead, call=call,
-                correlation=len(activities),
-            )
-        )  # fmt: skip
-
     for step, end in zip(steps, meet, strict=True):
         begin = now
         for layer in LAYERS:
-            host = now
-            ranges.append(Range("annotation", layer, 0, host - 2 * US + ahead, host + 3 * US + ahead))
-            launch(f"{layer}_kernel", now + 5 * US, now + 5 * US + step[layer], host)
+            ranges.append(Range("annotation", layer, 0, now - 2 * US, now + 3 * US))
+            launches.append((f"{layer}_kernel", now + 5 * US, now + 5 * US + step[layer], now, now + US))
             now += step[layer] + 20 * US
-        now += step.get("host", 0)
-        launch(ALL_REDUCE, now + 5 * US, end, begin + 100 * US + step.get("host", 0))
+        slept = step.get("host", 0)
+        launches.append((ALL_REDUCE, now + slept + 5 * US, end, begin + 100 * US + slept, begin + 101 * US + slept))
         now = end + 10 * US
-    return Profile(
-        source=number, records=len(activities), activities=tuple(activities), ranges=tuple(ranges),
-        queues=(Queue(index=0, device=0, kind="stream"),), devices=(Device(index=0, clock=0),),
-        threads=(Thread(index=0, tid=100 + number),),
-        processes=(Process(index=0, pid=100 + number, rank=number, label=f"rank {number}"),), clocks=(clock,),
-    )  # fmt: skip
+    process = Process(index=0, pid=100 + number, rank=number, label=f"rank {number}")
+    return process_of_a_job(launches, process, clock, ranges=ranges, ahead=ahead)
 
 
 def job(profiles: Sequence[Profile]) -> list[Alignment]:
@@ -280,8 +261,10 @@ def test_merge_is_one_picture_of_the_ranks(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "15 collectives overlap" in done.stderr
     assert "pid 3194583 arrives last 11 times" in done.stderr
-    events = json.loads(gzip.decompress(out.read_bytes()))["traceEvents"]
-    names = {e["args"]["name"] for e in events if e.get("name") == "process_name"}
+    document = json.loads(gzip.decompress(out.read_bytes()))
+    clock: dict[str, Any] = document["metadata"]["clock"]["processes"][1]
+    assert clock["offset_ns"] == 0 < clock["error_ns"] < 2_000_000  # six broadcasts bound nothing
+    names = {e["args"]["name"] for e in document["traceEvents"] if e.get("name") == "process_name"}
     assert {"Host pid 3194582", "Host pid 3194583"} <= {name.partition(" (")[0] for name in names}
     before = out.read_bytes()
     alone = call("merge", RANKS[0], "-o", str(out))
