@@ -500,15 +500,6 @@ def test_inputs_of_another_form_are_a_doubt(inputs: Inputs | None) -> None:
         assert made.bytes_min is None or made.bytes_min < 1 << 53
 
 
-def test_only_the_inner_of_two_ops_counts(tmp_path: Path) -> None:
-    """``aten::matmul`` that calls ``aten::mm``; a kernel of its own would be in none of the two."""
-    shapes = {"Input_Dims": [[5, 7], [7, 3]], "Input_type": ["float"] * 2, "Concrete_Inputs": ["", ""]}
-    outer = row("cpu_op", "aten::matmul", 542, 542, FIRST_US + 300, 90, External_id=60, **shapes)
-    inner = row("cpu_op", "aten::mm", 542, 542, FIRST_US + 310, 50, External_id=61, **shapes)
-    operations = aligned(kineto_file(tmp_path, [*rows(), outer, inner])).links.operations
-    assert [one.api for one in operations] == ["aten::miopen_convolution", "aten::mm"]
-
-
 NCHW = only("aten::miopen_convolution", given([[8, 32, 28, 28], [64, 32, 3, 3]], ["", "", "", "1", "1", "1", "1"]))
 FILL, TURN, CAST = "SubTensorOpWithScalar1d", "batched_transpose_16x32_half", "SubTensorOpWithCastTensor1d"
 DATA, WEIGHTS = "igemm_bwd_gtcx3_nhwc_bf16_bx0", "igemm_wrw_gtcx3_nhwc_bf16_bx0"

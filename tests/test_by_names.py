@@ -98,16 +98,6 @@ def test_the_rest_of_a_warm_up_is_told_by_names(hole: bool) -> None:
     assert all(sum(each) >= (tenth / 10 - 0.1) * len(each) for tenth, each in tenths.items() if len(each) >= 20)
 
 
-def test_without_that_evidence_nothing_is_told_by_it() -> None:
-    """`--without "name and sizes"` leaves what likeness does not tell in no layer."""
-    run = begun(1, 12)
-    with_names = align(run.profile, [run.log], Notes()).links
-    without = align(run.profile, [run.log], Notes(), without=frozenset((NAME_AND_SIZES,))).links
-    assert NAME_AND_SIZES in with_names.layer_by
-    assert NAME_AND_SIZES not in without.layer_by
-    assert len(said(run, without)) < len(said(run, with_names))
-
-
 def test_a_layer_of_which_nothing_tells_the_type_does_not_take_all_kernels() -> None:
     """One of them may have any kernel, which many layers with types explain better."""
     net = named_net(Random(2), 20)

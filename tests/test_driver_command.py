@@ -66,12 +66,6 @@ def test_the_logs_own_form() -> None:
     assert "written for the current driver" in run("-", "--form", "log", text=conv_entry()).stderr
 
 
-def test_bad_input_is_one_line() -> None:
-    done = run("-", text="nothing\n")
-    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (1, "", 1)
-    assert run("-", "--form", "2.0", text=conv_entry()).exit_code == 2
-
-
 @pytest.mark.shared
 @pytest.mark.parametrize("name", ["m290-resnet-train-entries-cmd", "m121-resnet-train-entries-cmd"])
 def test_each_call_of_a_real_run_is_counted_once(shared: Path, name: str) -> None:

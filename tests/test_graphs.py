@@ -381,32 +381,31 @@ def said(events: list[Row], folder: Path) -> Measures:
     return one
 
 
-def unrecorded(made: Measures) -> list[float]:
-    """Of each step, in us."""
-    return [0 if one.busy is None else one.busy.unrecorded_ns / 1000 for one in made.steady.told.devices[0].windows]
+def lost(*nodes: int, steps: AbstractSet[int] = frozenset(range(STEPS))) -> Keeps:
+    return lambda step, node: step not in steps or node not in nodes
 
 
-def test_a_whole_profile_lacks_nothing(tmp_path: Path) -> None:
-    made = said(events(lambda *_: True), tmp_path)
-    assert made.completeness.complete
-    assert unrecorded(made) == [0] * STEPS
-
-
-@pytest.mark.parametrize("lost", [{4, 5}, {4, 5, 8, 9, 10}])
-def test_a_gap_between_two_nodes(lost: AbstractSet[int], tmp_path: Path) -> None:
-    """Two nodes of 300 us and three pauses: 606 us. Where one node alone is lost, the gap may be an ordinary one."""
-    made = said(events(lambda step, node: step != 2 or node not in lost), tmp_path)
-    gaps = [606.0] if 8 not in lost else [606.0, 908.0]
-    assert unrecorded(made) == [0, 0, sum(gaps), 0]
-    assert dict(made.completeness.counts) == {"graph-gap": len(gaps)}
-    assert said(events(lambda step, node: step != 2 or node != 6), tmp_path).completeness.complete
-
-
-def test_first_nodes_of_a_graph(tmp_path: Path) -> None:
-    """In a profile that lacks other nodes; nothing tells of the last ones."""
-    made = said(events(lambda step, node: node not in {5, 6} and (step > 0 or node > 3)), tmp_path)
-    assert unrecorded(made) == [606.0 + 2.0 + 4 * 302.0, 606.0, 606.0, 606.0]
-    assert dict(made.completeness.counts) == {"graph-gap": STEPS + 1}
+@pytest.mark.parametrize(
+    ("keeps", "apart", "gaps", "lacking"),
+    [
+        # two nodes of 300 us and three pauses; where one node alone is lost, the gap may be an ordinary one
+        (lost(4, 5, steps={2}), 2.0, 1, [0, 0, 606.0, 0]),
+        (lost(4, 5, 8, 9, 10, steps={2}), 2.0, 2, [0, 0, 606.0 + 908.0, 0]),
+        (lost(6, steps={2}), 2.0, 0, [0] * STEPS),
+        # first nodes, in a profile that lacks other nodes; nothing tells of the last ones
+        (lambda step, node: node not in {5, 6} and (step > 0 or node > 3), 2.0, STEPS + 1,
+         [606.0 + 2.0 + 4 * 302.0, 606.0, 606.0, 606.0]),
+        # gaps that are long by themselves: a hundred times the usual one of 10 us is a millisecond
+        (lost(5, 6), 10.0, 0, [0] * STEPS),
+        (lost(5, 6, 7, 8), 10.0, STEPS, [4 * NODE + 5 * 10.0] * STEPS),
+    ],
+)  # fmt: skip
+def test_a_gap_between_two_nodes(keeps: Keeps, apart: float, gaps: int, lacking: list[float], tmp_path: Path) -> None:
+    """What is not recorded of each step, and how many gaps that is."""
+    made = said(events(keeps, apart=apart), tmp_path)
+    steps = made.steady.told.devices[0].windows
+    assert [0 if one.busy is None else one.busy.unrecorded_ns / 1000 for one in steps] == lacking
+    assert dict(made.completeness.counts) == ({"graph-gap": gaps} if gaps else {})
 
 
 def test_a_graph_that_waits_as_a_whole_is_queued(tmp_path: Path) -> None:
@@ -422,13 +421,6 @@ def test_gaps_between_all_nodes_may_be_the_profilers(tmp_path: Path) -> None:
     (found,) = [one for one in answer(*path).findings if one.rule.id == "idle"]
     assert "between nodes of one graph launch, which wait only for each other" in found.advice
     assert found.severity == "medium"
-
-
-def test_a_graph_whose_gaps_are_long_by_themselves(tmp_path: Path) -> None:
-    """A hundred times the usual gap of 10 us is a millisecond."""
-    assert said(events(lambda step, node: node not in {5, 6}, apart=10.0), tmp_path).completeness.complete
-    made = said(events(lambda step, node: node not in {5, 6, 7, 8}, apart=10.0), tmp_path)
-    assert dict(made.completeness.counts) == {"graph-gap": STEPS}
 
 
 def test_a_gap_in_which_another_stream_works(tmp_path: Path) -> None:

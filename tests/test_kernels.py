@@ -300,16 +300,6 @@ def test_a_profile_without_kernels(path: Path) -> None:
     assert run(str(path), "--by", "repetition").exit_code == 1
 
 
-def test_a_kernel_name_of_any_text_keeps_its_row(path: Path) -> None:
-    write_kernels(path, ['a,"b"\n', "\x1b[2J", ""])
-    assert [row["name"] for row in rows(run(str(path)))] == [r'a,"b"\n', r"\x1b[2J", ""]
-    exact = json.loads(run(str(path), "--format", "json").stdout)
-    assert [row.get("name", "") for row in exact] == ['a,"b"\n', "\x1b[2J", ""]
-    shown = run(str(path), "--format", "table").stdout
-    assert "\x1b" not in shown
-    assert len(shown.splitlines()) == 4
-
-
 def test_what_is_not_known_to_be_a_part_is_none() -> None:
     """Other matrices, another name, or a kernel in between: then it is not the rest of the product before."""
     (first,) = cut((8, 8, 8), (8, 8, 8), name="_prod_NN")

@@ -29,6 +29,7 @@ from mio2trace.trace import Slice
 from tests.conftest import ROOT, Golden
 from tests.small_runs import as_json, as_text, benchmark
 from tests.test_ops import conv_entry
+from tests.test_tfprof import profile
 
 MIOPEN = ROOT / "traces" / "alexnet-b1-miopen29"
 
@@ -60,6 +61,7 @@ CASES = [
     Case(("layers", "--times"), "run.log"),
     Case(("layers",), "tmp-ck-timer.json"),
     Case(("layers", "--times"), "tmp-ck-timer.json"),
+    Case(("tfprof",), "profile.tfprof"),
 ]
 
 
@@ -70,6 +72,7 @@ def files(tmp_path: Path) -> Path:
     (tmp_path / "blocks.log").write_bytes(as_text(calls))
     (tmp_path / "run.log").write_text(text)
     (tmp_path / "miopen.log").write_text(conv_entry() * 3)
+    (tmp_path / "profile.tfprof").write_bytes(profile())
     entry = {"direction": "forward", "index": 0, "label": "00: conv1", "time_ms": 0.12, "timestamp": ""}
     digest = {"per_layer_info": [entry], "time_fw_ms": 0.24, "time_bw_ms": 0.0}
     (tmp_path / "tmp-ck-timer.json").write_text(json.dumps(digest))
