@@ -1,13 +1,15 @@
-"""`mio2trace report`: ten lines, Markdown, a page, records; over all kinds of runs."""
+"""`mio2trace report`: lines, Markdown, records, a page that is valid, accessible, alone and small, of any run."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import gzip
 import html
 import itertools
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,17 +24,48 @@ from click.testing import CliRunner
 import mio2trace
 from mio2trace import answer
 from mio2trace.analysis import analyse
-from mio2trace.answer import report_of
-from mio2trace.answer.content import VERSION
+from mio2trace.answer import of_profile, report_of
+from mio2trace.answer.content import (
+    VERSION,
+    Duration,
+    KernelRow,
+    LayerRow,
+    OperationRow,
+    Part,
+    ProblemRow,
+    Report,
+    Rest,
+    Section,
+    Thumbnail,
+    TreeNode,
+)
+from mio2trace.answer.html import LIMIT, page
+from mio2trace.answer.markdown import LIMIT as MARKDOWN_LIMIT
+from mio2trace.answer.markdown import comment
 from mio2trace.answer.text import MOST_LINES, WIDTH
 from mio2trace.cli import cli
-from mio2trace.findings import Subject
+from mio2trace.comparing import Comparison, Side
+from mio2trace.comparing import side as compared_side
+from mio2trace.comparing.record import Inside
+from mio2trace.comparing.record import Part as RunPart
+from mio2trace.comparing.sides import OPTIONS
+from mio2trace.comparing.text import page as comparison_page
+from mio2trace.findings import GPUS, RULES, Finding, Found, Subject
+from mio2trace.fleet import Fleet
+from mio2trace.fleet import page as fleet_page
 from mio2trace.measures import steady
 from mio2trace.measures.completeness import CLASSES
 from mio2trace.measures.gaps import causes
-from mio2trace.measures.iterations import PARTS, Iterations, iterations_of
+from mio2trace.measures.iterations import PARTS, Iterations, StepTime, iterations_of
+from mio2trace.notes import Notes
+from mio2trace.ranks import RankTotal
 from tests.conftest import ROOT, shared_folder
 from tests.fuzz.many_rows import processes_of_a_table
+from tests.kineto_files import FIRST_US, rows, trace
+from tests.made_up_costs import MS, Ran, measures
+from tests.made_up_runs import largest, noisy, recorded
+from tests.perfetto_tools.perfetto_ui import PerfettoUI
+from tests.test_iterations import in_no_pass
 from tests.test_one_number import RUNS as NUMBERED
 
 TRACES = ROOT / "traces"
@@ -357,8 +390,8 @@ def test_names_of_a_list_differ(name: str) -> None:
     for what in LISTS:
         if first(run, what) is None:
             continue
-        for rows in (rows_of_page(name, what), rows_of_comment(name, what.capitalize())):
-            names = [cells[0] for cells in rows]
+        for table in (rows_of_page(name, what), rows_of_comment(name, what.capitalize())):
+            names = [cells[0] for cells in table]
             full = {(row["name"], row.get("layer"), row.get("direction")) for row in run[what][: len(names)]}
             assert len(set(names)) >= len(full) - (what == "operations") * (len(full) - len({one[0] for one in full}))
 
@@ -378,3 +411,434 @@ def test_the_tree_of_the_page_holds_the_kernel_time(name: str) -> None:
     assert opened
     for item in opened:
         assert sum(map(time, item.find("details").find("ul"))) <= time(item) + 0.01
+
+
+# -- The pages of report and compare: valid, accessible, alone, small; whatever the run holds.
+
+
+PRINTED = str(ROOT / "traces" / "alexnet-b1-train" / "run.log")
+ANSWER = ROOT / "timeline" / "mio2trace" / "answer"
+
+
+def made(*words: str | Path) -> str:
+    done = CliRunner().invoke(cli, ["report", *map(str, words), "--format", "html", "-q"])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def hostile(length: int = 4000) -> str:
+    """A name that is markup, steers, is in many scripts and long."""
+    return "</title><script>alert(1)</script>\"'&<b>\x1b[31m\u202e漢字" * (length // 40)
+
+
+RANK = RankTotal(
+    place=0, collectives=9, collective_ns=10**7, transfer_ns=5, wait_ns=10**6, skew_ns=1.0, times_arrived_last=3,
+    late_ns=10**5, made_late_by="conv", made_late_ns=0,
+)  # fmt: skip
+
+
+def large(sections: int = 1, *, name: str = "", log: int = 200) -> Report:
+    """A report with far more of everything than is shown."""
+    parts = tuple(
+        Part(primitive=word, helps=helps, ns=10**6) for word in ("conv", "bnorm", "") for helps in (True, False)
+    )
+    found = Found(
+        ns=10**6, share=0.2, count=5, number=f"5 {name}.", scope=(name,) * 500, drivers=(f"driver {name}",) * 99
+    )
+    section = Section(
+        name=f"run {name}",
+        verdict=f"1 ms {name[:400]}",
+        iterations=9,
+        kernel_ns=10**9,
+        step=StepTime(
+            device=0, step_ns=2 * 10**9, compute_ns=10**9, communication_ns=0, copy_ns=0, unrecorded_ns=0,
+            idle_ns=10**9, steps_ns=(2 * 10**9,), windows=(),
+        ),
+        copy_ns=10**6,
+        first="first iteration 6,734 ms, then 55 ms",
+        searches="5 searches ran 3 ms of kernels",
+        parts=parts,
+        findings=tuple(Finding(rule=rule, severity="high", found=found) for rule in RULES * 3),
+        thumbnail=Thumbnail(
+            span_ns=10**10,
+            busy={kind: [0.123456] * 240 for kind in ("search", "setup", "first", "steady", "copies")},
+            iterations=tuple((n, n / 50, (n + 0.9) / 50, n > 0) for n in range(50)),
+        ),
+        layers=tuple(
+            LayerRow(name=f"{name}{n}", direction="forward", ns=10**6, share=0.001, host_ns=5, parts=parts)
+            for n in range(250)
+        ),
+        tree=tuple(
+            TreeNode(
+                kind="layer", name=f"{name}{n}", ns=10**8, kernels=9,
+                parts=(TreeNode(kind="operation", name=name, ns=10**8, kernels=9,
+                                parts=(TreeNode(kind="kernel", name=name, ns=10**8, kernels=9),)),) * 20,
+            )
+            for n in range(60)
+        ),
+        no_layer=Rest(name="in no layer", ns=10**6, share=0.3),
+        operations=tuple(OperationRow(name=name, layer="", calls=1, ns=10, share=0.1) for _ in range(250)),
+        problems=tuple(
+            ProblemRow(
+                name=f"{name}{n}", primitive="conv", calls=2.5, ns=10**6, share=0.001, gflops=123.456, solver=name,
+                driver=f"driver {name}", of_peak=0.5, bound="memory", saved_ns=5, intensity=10.0**n if n < 9 else 1.0,
+            )
+            for n in range(250)
+        ),
+        kernels=tuple(KernelRow(name=f"{name}{n}", calls=100, ns=10**6, share=0.001) for n in range(250)),
+        durations=tuple(Duration(below_ns=1 << bits, count=10, ns=10**5) for bits in range(1, 36)),
+        gpu=GPUS["MI300X"],
+        dtypes=("float", "half"),
+        log=tuple(("error", 5, f"{name}{n}") for n in range(log)),
+        waiting=f"ranks wait {name}",
+        ranks=((name, msgspec.structs.replace(RANK, made_late_by=name)),) * 250,
+        trust=(("Iterations", name),),
+    )  # fmt: skip
+    several = [msgspec.structs.replace(section, name=f"rank {number} {name}") for number in range(sections)]
+    return Report(title=name or "run", generator="mio2trace 0", sections=tuple(several), inputs=("log",) * 99)
+
+
+def side(*, slower: float = 1.0, name: str = "", times: int = 1) -> Side:
+    """Three runs, the largest problem ``slower``, what is named in it with ``name`` before it, ``times`` as much."""
+    record, replace = recorded(), msgspec.structs.replace
+    first = largest(record).name
+
+    def change(part: RunPart) -> RunPart:
+        part = replace(part, name=f"{name}{part.name}", command=f"driver {name}")
+        if slower == 1 or part.name != f"{name}{first}":
+            return part
+        naive = (Inside(name=f"naive {name}", count=1, ns=5, naive=True),)
+        return replace(part, mean_ns=part.mean_ns * slower, solvers=(f"solver {name}",), kernels=naive)
+
+    many = [replace(part, name=f"{part.name}{copy or ''}") for copy in range(times) for part in record.parts]
+    made = noisy(replace(record, parts=tuple(many)), 3, round(10 * slower), change)
+    return Side(name=f"side {name}", runs=made.runs)
+
+
+def compared(first: Side, *others: Side) -> str:
+    return comparison_page([Comparison(first, other) for other in others], "mio2trace 0")
+
+
+def fleet(name: str, times: int = 4) -> str:
+    """``times`` runs in each of three versions; everything that can have a name has it."""
+    versions = tuple(f"{number} {name}" for number in range(3))
+    row = {
+        "device": name, "iterations": 5, "kernel_ms": 1.5, "kernels": 9, "find_percent": 2.5, "slowest_problem": name,
+        "problem": name, "primitive": "conv", "command": name, "before": versions[0], "version": versions[1],
+        "before_ms": 1.0, "ratio": 2.0, "costs_ms": 1.0, "clear": True, "solvers": name, "usual_ms": 1.0,
+        "deviations": 9.0, "error": name, "seconds": 2.5, "id": "idle", "severity": "high", "ms": 1.0,
+        "worst_run": name, "worst_ms": 2.0, "advice": name,
+    }  # fmt: skip
+    each = range(times)
+    runs = [
+        {**row, "run": f"{version}/run {number}", "rank": number % 2, "version": version}
+        for version in versions
+        for number in each
+    ]
+    problems = [
+        {**row, "problem": f"{at} {name}", "version": version, "ns": 1e6 * (at + 1)}
+        for at in each
+        for version in versions
+    ]
+    iterations = [
+        {**run, "iteration": at, "steady": at > 0, "ns": 1000 * (9 - at)} for run in runs for at in range(5 * times)
+    ]
+    made = Fleet(
+        name=name,
+        versions=versions,
+        runs=runs,
+        by_version=problems,
+        problems=problems,
+        regressions=[{**row, "clear": at % 2 == 0, "runs": "5 / 5"} for at in each],
+        outliers=[{**run, "runs": 5} for run in runs],
+        iterations=iterations,
+        failures=[{**row, "run": name}] * times,
+        odd=[{**row, "runs": 3}] * times,
+    )
+    return fleet_page(made, "mio2trace 0")
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "rocpd": lambda: made(*LENET, "--gpu", "MI300X"),
+    "dv/dt": lambda: made(*ALEXNET),
+    "log alone": lambda: made(ALEXNET[0]),
+    "hostile": lambda: page(large(name=hostile())),
+    "several": lambda: page(large(4, name="conv")),
+    "compare": lambda: compared(side(), side(slower=1.6)),
+    "compare printed times": lambda: compared(*2 * [compared_side([PRINTED], OPTIONS, Notes())]),
+    "compare long names": lambda: compared(*(Side(name=name * 20, runs=side().runs) for name in ("run.log,", "a.db,"))),
+    "fleet": lambda: fleet("conv"),
+    "fleet hostile": lambda: fleet(hostile()),
+    "compare hostile": lambda: compared(side(name=hostile()), side(name=hostile(4100)), side(slower=2)),
+}
+
+
+OTHERS = [kind for kind in PAGES if kind != "rocpd"]
+
+
+@functools.cache
+def written(kind: str) -> str:
+    return PAGES[kind]()
+
+
+@pytest.fixture(scope="module", params=PAGES)
+def text(request: pytest.FixtureRequest) -> str:
+    """A page of each kind."""
+    return written(str(request.param))
+
+
+@pytest.fixture(scope="module")
+def tree(text: str) -> Any:
+    """The page as a strict parser of HTML 5 reads it, which finds nothing wrong."""
+    return html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(text)
+
+
+# -- what is written -------------------------------------------------------------------------------------------------
+
+
+def test_the_page_is_valid_html(tree: Any) -> None:
+    """A strict parser of HTML 5 finds nothing wrong; it can."""
+    assert [str(part.tag).rpartition("}")[2] for part in tree] == ["head", "body"]
+    with pytest.raises(html5lib.html5parser.ParseError):
+        html5lib.HTMLParser(strict=True).parse(written("rocpd").replace("</table>", "</tabel>", 1))
+
+
+def test_what_a_mark_is_coloured_by_has_a_colour(text: str) -> None:
+    style = (ANSWER / "page.css").read_text("utf-8")
+    classes = set(re.findall(r'<(?:rect|path|circle) class="(\w+)"', text))
+    assert {name for name in classes if f".{name}{{" not in style and f".{name}," not in style} <= {"band"}
+
+
+def test_the_page_asks_for_nothing_and_runs_nothing(text: str, tree: Any) -> None:
+    """No script, no handler, no address but places in it; the policy forbids the rest."""
+    tags = {str(element.tag).rpartition("}")[2] for element in tree.iter()}
+    assert not tags & {"script", "img", "iframe", "object", "embed", "video", "audio", "form", "foreignObject", "base"}
+    for element in tree.iter():
+        for key, value in element.attrib.items():
+            assert not str(key).lower().startswith("on"), (element.tag, key)
+            if str(key).rpartition("}")[2] in ("href", "src", "action", "data"):
+                assert value.startswith("#") or value == "data:,", value
+    style = "".join(tree.find(".//style").itertext())
+    assert re.findall(r"url\(([^)]*)\)", style) == ["#hatch"]
+    assert "@import" not in style
+    assert "default-src 'none'" in text
+
+
+def test_the_page_can_be_read_by_all(tree: Any) -> None:
+    """Language, one first heading, no level left out, heads of tables with scope, pictures with a name, ids once."""
+    assert tree.attrib["lang"] == "en"
+    levels = [int(element.tag[1]) for element in tree.iter() if re.fullmatch(r"h[1-6]", str(element.tag))]
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+    assert all(element.attrib.get("scope") for element in tree.iter("th"))
+    assert all(element.find("caption") is not None for element in tree.iter("table"))
+    pictures = [one for one in tree.iter() if str(one.tag).endswith("svg") and one.attrib.get("aria-hidden") != "true"]
+    assert all(one.attrib["role"] == "img" and one.attrib["aria-label"] for one in pictures)
+    ids = [element.attrib["id"] for element in tree.iter() if "id" in element.attrib]
+    assert len(set(ids)) == len(ids)
+    links = [element.attrib["href"][1:] for element in tree.iter("a")]
+    assert links
+    assert set(links) <= set(ids)
+
+
+@pytest.mark.parametrize(("name", "sections"), [("conv", 1), (hostile(), 4), ("&" * 2000, 4)])
+def test_the_page_is_small_for_any_run(name: str, sections: int) -> None:
+    """At most 150 KB, whatever is in it, of a run, of many runs or of a comparison; something of each table is shown,
+    and of a comparison the slower problem first."""
+    assert LIMIT == 150_000
+    assert len(fleet(name, 40).encode()) <= LIMIT
+    text = page(large(sections, name=name))
+    assert len(text.encode()) <= LIMIT
+    shown = text.count("<article") or 1
+    assert text.count("<table>") >= 3 * shown
+    assert shown == sections or f"{sections - shown} run" in text
+
+    text = compared(side(name=name, times=8), *[side(slower=1.8, name=name, times=8)] * sections)
+    assert len(text.encode()) <= LIMIT
+    shown = text.count("<article") or 1
+    assert shown == sections or f"{sections - shown} side" in text
+    assert text.count("What changed</h") == shown
+    first = text.partition('id="' + ("run-1-" if sections > 1 else "") + 'what-changed"')[2].partition("</tr>")[2]
+    assert '<b class="severity">slower</b>' in first.partition("</tr>")[0]
+
+
+@pytest.mark.parametrize("sections", [1, 4])
+@pytest.mark.parametrize("name", ["conv", hostile(), "x" * 5000, "|`*" * 2000])
+def test_markdown_fits_into_a_comment(name: str, sections: int) -> None:
+    """Fewer than 60,000 characters, with the first run's tables whole."""
+    text = comment(large(sections, name=name))
+    assert len(text) < MARKDOWN_LIMIT == 60_000
+    assert text.count("| --- |") >= 3
+
+
+def test_markdown_has_no_markup_of_others() -> None:
+    """A name cannot open an element, a link or a table's cell."""
+    text, blocks = re.subn(
+        r"^```sh\n.*?^```$", "", comment(large(name="<img src=x> [a](http://b) | `c` ```")), flags=re.M | re.S
+    )
+    assert blocks == 1
+    assert "<img" not in text
+    assert re.search(r"(?<!\\)\]\(", text) is None
+    for line in text.splitlines():
+        if line.startswith("|"):
+            assert len(re.findall(r"(?<!\\)\|", line)) in (4, 5, 6, 7, 8), line
+
+
+def _colours(block: str) -> dict[str, list[int]]:
+    found = {}
+    for name, value in re.findall(r"--(\w+):#([0-9a-f]{3,6})\b", block):
+        digits = "".join(2 * digit for digit in value) if len(value) == 3 else value
+        found[name] = [int(digits[at : at + 2], 16) for at in (0, 2, 4)]
+    return found
+
+
+def _contrast(one: list[int], other: list[int]) -> float:
+    """As WCAG 2 computes it."""
+
+    def luminance(colour: list[int]) -> float:
+        linear = [part / 3294.6 if part <= 10 else ((part / 255 + 0.055) / 1.055) ** 2.4 for part in colour]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_colours_can_be_told_from_the_paper(dark: bool) -> None:
+    """4.5 for text, also on shade; 3 for what is drawn; in light and dark."""
+    light, _, rest = (ANSWER / "page.css").read_text("utf-8").partition("@media(prefers-color-scheme:dark)")
+    colours = _colours(light) | (_colours(rest.partition("}}")[0]) if dark else {})
+    drawn = "conv gemm bnorm pool activ rnn softmax tensor other collective copies search"
+    for names, papers, least in (
+        ("ink faint link high medium low info", ("paper", "shade"), 4.5), (drawn, ("paper",), 3),
+    ):  # fmt: skip
+        for name, paper in itertools.product(names.split(), papers):
+            assert _contrast(colours[name], colours[paper]) >= least, name
+
+
+def with_changes(**changes: Any) -> str:
+    """The page of a report whose run has other fields."""
+    report = large()
+    return page(msgspec.structs.replace(report, sections=(msgspec.structs.replace(report.sections[0], **changes),)))
+
+
+def test_commands_in_advice_are_code() -> None:
+    """The page does not show the backticks of a terminal."""
+    rule = next(rule for rule in RULES if rule.advice.startswith("Look at `mio2trace "))
+    found = large().sections[0].findings[0].found
+    text = with_changes(findings=(Finding(rule=rule, severity="low", found=found),))
+    assert "<code>mio2trace " in text
+    assert "`" not in text
+
+
+@pytest.mark.parametrize(("iterations", "label"), [(9, "steady iterations"), (0, "kernels")])
+def test_the_picture_of_a_run_without_iterations_has_kernels(iterations: int, label: str) -> None:
+    assert re.search(rf"</svg>{label} [\d,.]+ ms", with_changes(iterations=iterations))
+
+
+# -- in a browser ----------------------------------------------------------------------------------------------------
+
+
+def axe() -> Any:
+    """The accessibility checker."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    return Axe()
+
+
+@contextlib.contextmanager
+def opened(browser: Any, text: str, folder: Path, scheme: str = "light") -> Iterator[Any]:
+    """A page in the session's browser, of which a process has no second, without a network."""
+    path = folder / "report.html"
+    path.write_text(text, "utf-8")
+    size = {"width": 1000, "height": 800}
+    context = browser.chromium.new_context(color_scheme=scheme, offline=True, bypass_csp=True, viewport=size)
+    tab = context.new_page()
+    asked: list[str] = []
+    said: list[str] = []
+    tab.on("request", lambda request: asked.append(request.url))
+    tab.on("console", lambda message: said.append(message.text))
+    tab.on("pageerror", lambda error: said.append(str(error)))
+    tab.goto(path.as_uri())
+    yield tab
+    context.close()
+    assert (asked, said) == ([path.as_uri()], [])
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("kind", ["rocpd", *(pytest.param(kind, marks=pytest.mark.thorough) for kind in OTHERS)])
+def test_the_page_is_accessible_and_alone(browser: PerfettoUI, kind: str, tmp_path: Path, scheme: str) -> None:
+    """Nothing is asked for, nothing complained of, axe finds no violation, nothing sticks out."""
+    with opened(browser, written(kind), tmp_path, scheme) as tab:
+        for width in (1000, 400):
+            tab.set_viewport_size({"width": width, "height": 800})
+            assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        found = axe().run(tab).response["violations"]
+    assert [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found] == []
+
+
+@pytest.mark.browser
+@pytest.mark.thorough
+def test_axe_can_find_something(browser: PerfettoUI, tmp_path: Path) -> None:
+    text = written("dv/dt").replace('lang="en"', "").replace("--faint:#57606a", "--faint:#c0c0c0")
+    with opened(browser, text, tmp_path) as tab:
+        found = {one["id"] for one in axe().run(tab).response["violations"]}
+    assert found >= {"html-has-lang", "color-contrast"}
+
+
+@pytest.mark.shared
+def test_processes_of_a_job_have_a_section_each() -> None:
+    job = shared_folder() / "samples" / "rocm-twins" / "resnet-immediate-2ranks"
+    text = made(*sorted(job.glob("run.rank*.log")), *sorted((job / "rocpd").glob("4*.db.gz")))
+    assert re.findall(r"<h2[^>]*>(.*?)</h2>", text) == ["rank 0", "rank 1"]
+    assert len(text.encode()) <= LIMIT
+
+
+@pytest.mark.parametrize(
+    ("files", "title"),
+    [
+        (("step_0.json", "step_1.json"), "step: 2 processes"),
+        (("folder/step_0.json", "other/step_1.json"), "step: 2 processes"),
+        (("a.json", "b.json"), "[ab]"),
+    ],
+)
+def test_the_title_of_a_job_is_that_of_all_its_files(files: tuple[str, ...], title: str, tmp_path: Path) -> None:
+    for rank, name in enumerate(files):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        data = trace(rows(FIRST_US + 7 * rank), distributedInfo={"backend": "nccl", "rank": rank, "world_size": 2})
+        path.write_bytes(data.replace(b"542", b"%d" % (542 + rank)))
+    text = made(*(tmp_path / name for name in files))
+    assert re.search(f"<h1>{title}</h1>", text) is not None
+
+
+def test_a_histogram_of_few_columns_is_not_enlarged() -> None:
+    """A column is as wide as in a histogram of many, and its label as wide as the column."""
+    for bits, columns in ((13, 4), (30, 21)):
+        text = with_changes(
+            durations=tuple(
+                Duration(below_ns=1 << one, count=1, ns=1 if one < bits else 10**9) for one in range(11, bits + 1)
+            )
+        )
+        width = str(56 * columns)
+        assert re.findall(r'<svg class="columns" width="(\d+)" viewBox="0 0 (\d+) \d+"', text) == [(width, width)]
+        assert ">&lt; 0.1 %<" in text
+        assert ">under 0.1 %<" not in text
+
+
+# -- Percentages of a step whose length is not known for all steps: what is in one mean is in the other.
+
+
+@pytest.mark.parametrize("last_ms", [10, 11, 14])
+def test_a_percentage_is_the_time_beside_it_over_the_step(last_ms: int) -> None:
+    """Each step takes 20 ms and is idle for 5 of them; the end of the last one is not known, so it does not count."""
+
+    def each(ms: int) -> list[Ran]:
+        return [Ran("a", ms * MS), Ran("b", 5 * MS, after_ns=5 * MS)]
+
+    made = in_no_pass(measures({1: [*each(10), *each(10), *each(10), *each(last_ms)]}))
+    section = of_profile(Subject(made), "run")
+    assert (made.steady.told.told_by, section.iterations, section.step_ns) == ("repetition", 3, 20 * MS)
+    shares = {row.name: (row.ns, section.share(row.ns)) for row in section.kernels}
+    assert shares == {"a": (10 * MS, 0.5), "b": (5 * MS, 0.25)}

@@ -417,15 +417,32 @@ def test_a_kernel_that_two_layers_may_have_enqueued_is_not_attributed(tmp_path: 
     assert "kernel enqueued while ops of several layers ran: not attributed" in kinds
 
 
+OTHER_TIME = "the framework's profile is of another time: its ops are left out"
+NO_HOST = "the profile's clock is not related to the host's: the framework's ops are left out"
+BARE = [{key: value for key, value in call.items() if key != "timestamp"} for call in json.loads(GPU_RUN)]
+
+
 @pytest.mark.parametrize(
-    ("moved_us", "device"), [(70 * 10**6, GPU), (-70 * 10**6, KERNELS), (-70 * 10**6, GPU), (3 * 3600 * 10**6, KERNELS)]
+    ("moved_us", "device", "gpu", "said"),
+    [
+        (70 * 10**6, GPU, GPU_RUN, OTHER_TIME),
+        (-70 * 10**6, KERNELS, GPU_RUN, OTHER_TIME),
+        (-70 * 10**6, GPU, GPU_RUN, OTHER_TIME),
+        (3 * 3600 * 10**6, KERNELS, GPU_RUN, OTHER_TIME),
+        (0, GPU, json.dumps(BARE).encode(), NO_HOST),
+        # ops of a CPU, and kernels, enqueue nothing
+        (0, CPU, GPU_RUN, ""),
+        (0, KERNELS, GPU_RUN, ""),
+    ],
 )
-def test_profiles_of_different_times_are_not_drawn_together(tmp_path: Path, moved_us: int, device: str) -> None:
-    """Said, and nothing is attributed."""
-    events, kinds = joined(tmp_path, ops_at((CONVS[0], STAMPS[0] + moved_us, STAMPS[1] + moved_us), device=device))
-    assert not of(events, "operator", "annotation", "frame")
-    assert "the framework's profile is of another time: its ops are left out" in kinds
-    assert {link[0] for link in links(events)} == {None}
+def test_what_is_not_of_one_time_is_not_drawn_together(
+    tmp_path: Path, moved_us: int, device: str, gpu: bytes, said: str
+) -> None:
+    """The kernels are drawn without layers; why the ops are not is said."""
+    events, kinds = joined(tmp_path, ops_at((CONVS[0], STAMPS[0] + moved_us, STAMPS[3] + moved_us), device=device), gpu)
+    assert not said or not of(events, "operator", "annotation", "frame")
+    assert kinds & {OTHER_TIME, NO_HOST} == ({said} if said else set())
+    assert [link[0] for link in links(events)] == [None] * 4
 
 
 def test_a_log_alone_is_not_drawn_beside_the_ops(tmp_path: Path, alone: Path) -> None:
@@ -436,21 +453,6 @@ def test_a_log_alone_is_not_drawn_beside_the_ops(tmp_path: Path, alone: Path) ->
     assert [note.kind for note in result.notes] == [
         "layers of a log left out: without a GPU profile their clock is not related to the framework's ops"
     ]
-
-
-def test_without_the_hosts_times_nothing_is_guessed(tmp_path: Path) -> None:
-    """The kernels are drawn, the ops are not, and why is said."""
-    calls = [{key: value for key, value in call.items() if key != "timestamp"} for call in json.loads(GPU_RUN)]
-    events, kinds = joined(tmp_path, ops_at((CONVS[0], STAMPS[0], STAMPS[1])), json.dumps(calls).encode())
-    assert not of(events, "operator", "annotation", "frame")
-    assert len(links(events)) == 4
-    assert "the profile's clock is not related to the host's: the framework's ops are left out" in kinds
-
-
-@pytest.mark.parametrize("device", [CPU, KERNELS])
-def test_ops_of_a_cpu_and_kernels_enqueue_nothing(tmp_path: Path, device: str) -> None:
-    events, _ = joined(tmp_path, ops_at((CONVS[0], STAMPS[0], STAMPS[3]), device=device))
-    assert {link[0] for link in links(events)} == {None}
 
 
 @pytest.fixture

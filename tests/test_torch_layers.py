@@ -48,37 +48,36 @@ def placed(folder: Path, events: list[Row]) -> dict[str, tuple[str, str | None, 
     return found
 
 
-def test_a_gradient_is_in_the_layer_of_its_forward_op(tmp_path: Path) -> None:
-    """Also on another thread, and in the iteration of the forward op."""
-    found = placed(tmp_path, [*rows(), *backward(FIRST_US + 300, 7, 900)])
-    assert found["igemm_fwd_gtcx3_nhwc_bf16"] == ("Conv2d_0", "forward", 3, True)
-    assert found["gradient_900"] == ("Conv2d_0", "backward", 3, True)
+MAIN, GRADIENT = "igemm_fwd_gtcx3_nhwc_bf16", "gradient_900"
 
 
-def test_a_number_that_nobody_had_is_of_no_layer(tmp_path: Path) -> None:
-    """So is one whose forward op comes later."""
-    early = [*backward(FIRST_US - 300, 7, 900), *backward(FIRST_US + 300, 8, 910)]
-    found = placed(tmp_path, [*rows(), *early])
-    assert not {"gradient_900", "gradient_910"} & set(found)
+def annotated(name: str, at: float, us: float) -> list[Row]:
+    return [row("user_annotation", name, 542, 542, FIRST_US + at, us)]
 
 
-def test_numbers_of_two_threads_make_it_unsure(tmp_path: Path) -> None:
-    """Each thread counts its own ops."""
-    other = row("cpu_op", "aten::mul", 542, 700, FIRST_US + 250, 9, External_id=70, Sequence_number=7)
-    module = row("python_function", "nn.Module: ReLU_0", 542, 700, FIRST_US + 245, 20)
-    found = placed(tmp_path, [*rows(), module, other, *backward(FIRST_US + 300, 7, 900)])
-    assert found["gradient_900"] == ("ReLU_0", "backward", 3, False)
-
-
-def test_the_innermost_of_annotations_and_modules_wins(tmp_path: Path) -> None:
-    """An annotation around all modules names no kernel of theirs; one within a module does."""
-    whole = row("user_annotation", "DistributedDataParallel.forward", 542, 542, FIRST_US + 0.5, 300)
-    found = placed(tmp_path, [*rows(), whole])
-    assert found["igemm_fwd_gtcx3_nhwc_bf16"][0] == "Conv2d_0"
-    op = row("user_annotation", "aten::conv2d, op_id = 45", 542, 542, FIRST_US + 5, 150)
-    assert placed(tmp_path, [*rows(), op])["igemm_fwd_gtcx3_nhwc_bf16"][0] == "Conv2d_0"
-    within = row("user_annotation", "my block", 542, 542, FIRST_US + 5, 150)
-    assert placed(tmp_path, [*rows(), within])["igemm_fwd_gtcx3_nhwc_bf16"][0] == "my block"
+@pytest.mark.parametrize(
+    ("more", "kernel", "place"),
+    [
+        # a gradient is in the layer of its forward op, also on another thread, and in the iteration of the forward op
+        (backward(FIRST_US + 300, 7, 900), MAIN, ("Conv2d_0", "forward", 3, True)),
+        (backward(FIRST_US + 300, 7, 900), GRADIENT, ("Conv2d_0", "backward", 3, True)),
+        # that of a number that nobody had is in no layer, nor is one whose forward op comes later
+        (backward(FIRST_US - 300, 7, 900), GRADIENT, None),
+        (backward(FIRST_US + 300, 8, 900), GRADIENT, None),
+        # each thread counts its own ops
+        ([row("python_function", "nn.Module: ReLU_0", 542, 700, FIRST_US + 245, 20),
+          row("cpu_op", "aten::mul", 542, 700, FIRST_US + 250, 9, External_id=70, Sequence_number=7),
+          *backward(FIRST_US + 300, 7, 900)], GRADIENT, ("ReLU_0", "backward", 3, False)),
+        # an annotation around all modules names no kernel of theirs, nor does an op's; one within a module does
+        (annotated("DistributedDataParallel.forward", 0.5, 300), MAIN, ("Conv2d_0", "forward", 3, True)),
+        (annotated("aten::conv2d, op_id = 45", 5, 150), MAIN, ("Conv2d_0", "forward", 3, True)),
+        (annotated("my block", 5, 150), MAIN, ("my block", None, 3, True)),
+    ],
+)  # fmt: skip
+def test_the_layer_of_a_kernel_beside_a_module(
+    more: list[Row], kernel: str, place: tuple[str, str | None, int, bool] | None, tmp_path: Path
+) -> None:
+    assert placed(tmp_path, [*rows(), *more]).get(kernel) == place
 
 
 @pytest.mark.parametrize("called", ["nccl:all_reduce", "nccl:_all_gather_base", "gloo:barrier"])

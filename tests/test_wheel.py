@@ -208,7 +208,7 @@ def test_the_tests_pass_with_the_oldest_libraries(environment: Environment, tmp_
 
 def test_without_the_real_samples_every_module_is_collected_also_below_another_test(tmp_path: Path) -> None:
     """To skip while a module is collected is an error of it."""
-    modules = ("test_ck.py", "test_native.py", "test_op_times.py", "test_report.py")
+    modules = ("test_ck.py", "test_native.py", "test_ops_command.py", "test_report.py")
     words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--collect-only", *(f"tests/{name}" for name in modules)]
     more = {"PYTEST_CURRENT_TEST": "another", "MIO2TRACE_SHARED": str(tmp_path)}
     result = ran([sys.executable, *words], ROOT, clean(PYTHONPATH=str(ROOT / "timeline"), **more))

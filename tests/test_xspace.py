@@ -241,38 +241,34 @@ def test_layers_are_what_is_left_of_a_path(path: str, layer: str, direction: str
 # -- files that end, lie, or are none ----------------------------------------------------------------------------------
 
 
+HOST = plane("/host:CPU", [Line("main/1", [Event("PjitFunction(f)", 0, 5_000_000)])])
+IMPOSSIBLE = [Event("k", 1 << 62, 1 << 62), Event("l", 0, -5)]
+TPU = plane("/device:TPU:0", [Line("XLA Ops", [Event("x", 0, 1)])])
+
+
 @pytest.mark.parametrize(
-    "data",
+    ("data", "said"),
     [
-        plane("/device:TPU:0", [Line("XLA Ops", [Event("x", 0, 1)])]),
-        plane("/host:metadata"),
-        plane("/host:CPU") + b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
-        plane("/device:GPU:0", [Line("Stream #1(Kernel)", [Event("k", 1 << 62, 1 << 62), Event("l", 0, -5)])])[:-1],
-        b"\x0a\x0c\x12\x0a/host:CPU\x0a\xff",
+        (TPU, ""),
+        (plane("/host:metadata"), ""),
+        (plane("/host:CPU") + b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", ""),
+        (
+            plane("/device:GPU:0", [Line("Stream #1(Kernel)", [Event("k", 1 << 62, 1 << 62), Event("l", 0, -5)])])[:-1],
+            "",
+        ),
+        (b"\x0a\x0c\x12\x0a/host:CPU\x0a\xff", ""),
+        # a TPU's profile has ranges of the host, as has that of a program without a GPU: they are not called PyTorch's
+        (TPU + HOST, "the profile of a TPU; expected an XSpace"),
+        (HOST, "it holds 1 ops and ranges of the host and no work of a device\n"),
     ],
 )
-def test_error_what_has_nothing_of_a_gpu_is_one_line(data: bytes, tmp_path: Path) -> None:
+def test_error_what_has_nothing_of_a_gpu_is_one_line(data: bytes, said: str, tmp_path: Path) -> None:
     path = tmp_path / "a.xplane.pb"
     path.write_bytes(data)
-    result = CliRunner().invoke(cli, ["kernels", str(path)])
-    assert result.exit_code == 1
-    assert len(result.stderr.splitlines()) == 1
+    words = ["convert", "-q", "-o", str(tmp_path / "a.json")] if said else ["kernels"]
+    result = CliRunner().invoke(cli, [*words, str(path)])
+    assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
     assert result.stderr.startswith("mio2trace: ")
-
-
-@pytest.mark.parametrize(
-    ("device", "said"),
-    [
-        (plane("/device:TPU:0", [Line("XLA Ops", [Event("x", 0, 1)])]), "the profile of a TPU; expected an XSpace"),
-        (b"", "it holds 1 ops and ranges of the host and no work of a device\n"),
-    ],
-)
-def test_error_work_of_a_host_alone_is_not_called_pytorchs(device: bytes, said: str, tmp_path: Path) -> None:
-    """A TPU's profile has ranges of the host, as has that of a program without a GPU."""
-    path = tmp_path / "a.xplane.pb"
-    path.write_bytes(device + plane("/host:CPU", [Line("main/1", [Event("PjitFunction(f)", 0, 5_000_000)])]))
-    result = CliRunner().invoke(cli, [str(path), "-q", "-o", str(tmp_path / "a.json")])
-    assert result.exit_code == 1
     assert said in result.stderr
 
 
