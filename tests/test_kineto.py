@@ -499,13 +499,6 @@ def in_turns(count: int, device: Callable[[int], object] = lambda rank: 2, **mor
     return made
 
 
-def test_each_command_is_in_the_process_of_its_launch(tmp_path: Path) -> None:
-    notes, profiles = in_turns(40).checked(tmp_path)
-    assert not list(notes)
-    assert [len(profile.devices) for profile in profiles] == [1, 1]
-    assert all(activity.call is not None for profile in profiles for activity in profile.activities)
-
-
 @pytest.mark.parametrize("ahead_us", [0, 1, 200])
 @pytest.mark.parametrize("devices", [(2, 3), (3, 2), ("rank 0 GPU 2", "rank 1 GPU 2"), (2, 2)])
 def test_equal_correlation_ids_in_both_processes(devices: tuple[object, object], ahead_us: int, tmp_path: Path) -> None:
