@@ -194,6 +194,24 @@ def test_only_the_base_name_of_a_file_is_kept(given: object, shown: str, tmp_pat
     assert (operation.facts.kernel_file or "") == shown
 
 
+@pytest.mark.shared
+@pytest.mark.parametrize("name", [name for name in PEERS if "resnet" in name])
+def test_both_gradients_have_their_kernels(name: str) -> None:
+    """Of each op of the backward pass: one main kernel at least of each gradient that it was asked for."""
+    alignment = aligned(SAMPLES / name)
+    names: dict[int, list[str]] = defaultdict(list)
+    for activity, operation in zip(alignment.profile.activities, alignment.links.operation_of, strict=True):
+        if activity.kind == "kernel":
+            names[operation].append(activity.name)
+    assert not alignment.links.operation_unsure
+    backward = [one for one in alignment.links.operations if one.api == BACKWARD]
+    assert len(backward) > 100
+    for one in backward:
+        assert names[one.index]
+        others = ("igemm_bwd", "bwd_data") if one.direction == "backward-weights" else ("igemm_wrw", "bwd_weight")
+        assert not any(other in kernel for kernel in names[one.index] for other in others)
+
+
 TWINS = ("lenet-train-own-layers", "resnet-train-miopen-2threads", "resnet-immediate-2ranks", "alexnet-level6-none")
 MIOPEN = {
     "miopenConvolutionForward": ("conv", "forward"),

@@ -173,7 +173,8 @@ def test_coverage_counts_what_was_not_understood(tmp_path: Path) -> None:
 
 def test_options_that_do_not_go_together_are_refused(tmp_path: Path, log: str) -> None:
     (tmp_path / "c.log").write_text("I1120 10:46:48.020552  2155 net.cpp:150] Setting up conv1\n")
-    for name in ("c.log", "missing.log", "."):
+    (tmp_path / "a.json").write_text('[{"function": "clFinish"}]')
+    for name in ("a.json", "c.log", "missing.log", "."):
         done = run(str(tmp_path / name))
         assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (1, "", 1), name
     for wrong in (["--group-by", "nothing"], ["--columns", "line,nothing"], ["--format", "xml"], ["-", "-"],

@@ -436,6 +436,17 @@ def names(result: Conversion) -> list[str]:
 
 
 @pytest.mark.shared
+def test_ranks_of_pytorch_are_one_job(tmp_path: Path) -> None:
+    """Two of its traces: Unix time, whose error nothing bounds here; ranks are those that the files state."""
+    result = convert(*files_of("kineto/*"))
+    assert [name for name in names(result) if name.startswith("Host")] == [
+        "Host rank 0 (pid 42730)", "Host rank 1 (pid 42733)",
+    ]  # fmt: skip
+    assert result.metadata["clock"]["processes"][1]["method"] == "Unix time"
+    assert any("rank 1 as rank 0, error not known (Unix time)" in line for line in result.report)
+
+
+@pytest.mark.shared
 def test_queries_have_the_times_of_the_trace(tmp_path: Path) -> None:
     """Of files as of what was written of them: related clocks are not set to zero each, unrelated ones are."""
     for pattern, options in (("rocprofv3-json/*", {}), ("rocprofv3-csv/*_kernel_trace.csv", {"from_start": True})):

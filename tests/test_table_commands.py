@@ -363,6 +363,7 @@ def test_order_and_number_of_rows() -> None:
         (("layers", *FILES, "--where", "kernal>1"), "did you mean kernel?"),
         (("layers", *FILES, "--sort", "layer:sideways"), "expected layer:up or layer:down"),
         (("layers", *FILES, "--columns", "nothing"), "no column 'nothing'; there are layer_index"),
+        (("lyers", FILES[1]), "did you mean 'layers'?"),  # a mistyped command is no file that is not there
     ],
 )
 def test_what_cannot_be_selected_is_one_line(words: tuple[str, ...], said: str) -> None:
