@@ -43,29 +43,68 @@ def test_iterations_that_are_alike_all_count() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("first", "cold"),
-    [
-        ([Ran("a", 3 * MS), B, B, B, B, B, B, B, B, B], ()),  # as many kernels, half a millisecond more in one
-        ([*[B] * 10, C], ()),  # 1.1 times the kernels: not more
-        ([*[B] * 10, C, C], (1,)),
-        ([*[B] * 9, Ran("b", 30 * MS)], ()),  # 75 ms against 50: not over 1.5 times as long
-        ([*[B] * 9, Ran("b", 30 * MS + 1)], (1,)),
-    ],
-)
-def test_a_first_iteration_with_more_kernels_or_longer_ones_is_cold(first: list[Ran], cold: tuple[int, ...]) -> None:
-    """Against the median of the later ones."""
-    assert measures({1: first, 2: [B] * 10, 3: [B] * 10}).steady.cold == cold
+TEN, WHOLE = [B] * 10, [A, B, C, A]
+"""Ten kernels of 50 ms in all, and four of 10 ms."""
+SLOW = [B, Ran("b", 5 * MS, after_ns=5 * MS), B]
+"""Twenty milliseconds, a quarter of them idle."""
+FIND, SEARCH, WORK = operation(1, phase="find"), [Ran("try", 5 * MS, 1)], [Ran("a", 10 * MS, 0), Ran("b", 10 * MS, 0)]
+TRIED = [operation(0), FIND]
+ALL = "iterations 1-3, all 3 recorded; the first is as warm as the others"
+OVER = "1 is cold: its kernels took over 1.5 times as long as later"
+ENDLESS = "the whole run as one iteration: no iterations are named, and its kernels do not repeat"
+STEADY = [
+    # as many kernels, half a millisecond more in one; 1.1 times the kernels: not more, and just more
+    (measures({1: [Ran("a", 3 * MS), *[B] * 9], 2: TEN, 3: TEN}), (1, 2, 3), (), (), 148, ALL),
+    (measures({1: [*TEN, C], 2: TEN, 3: TEN}), (1, 2, 3), (), (), 151, ALL),
+    (measures({1: [*TEN, C, C], 2: TEN, 3: TEN}), (2, 3), (1,), (), 100,
+     "iterations 2-3, of 3 recorded; 1 is cold: it launched kernels that later ones do not"),
+    # 75 ms against 50: not over 1.5 times as long, and just over
+    (measures({1: [*[B] * 9, Ran("b", 30 * MS)], 2: TEN, 3: TEN}), (1, 2, 3), (), (), 175, ALL),
+    (measures({1: [*[B] * 9, Ran("b", 30 * MS + 1)], 2: TEN, 3: TEN}), (2, 3), (1,), (), 100,
+     f"iterations 2-3, of 3 recorded; {OVER}"),
+    # the same kernels; with the host's work it is more than 1.5 times as long as the later one, or just not
+    (measures({1: SLOW, 2: SLOW}, host_ns={1: 10 * MS}), (1, 2), (), (), 30,
+     "iterations 1-2, all 2 recorded; the first is as warm as the others"),
+    (measures({1: SLOW, 2: SLOW}, host_ns={1: 10 * MS + 1}), (2,), (1,), (), 15,
+     "iteration 2, of 2 recorded; 1 is cold: it took over 1.5 times as long as later"),
+    # the beginning of the one before, the end of the one after; one with other kernels is whole
+    (measures({1: WHOLE, 2: WHOLE, 3: [A, B]}), (1, 2), (), (3,), 20,
+     "iterations 1-2, of 3 recorded; 3 is cut off by the profile's end"),
+    (measures({1: [C, A], 2: WHOLE, 3: WHOLE}), (2, 3), (), (1,), 20,
+     "iterations 2-3, of 3 recorded; 1 is cut off by the profile's begin"),
+    (measures({1: WHOLE, 2: WHOLE, 3: [B, C]}), (1, 2), (), (), 20,
+     "iterations 1-2, of 3 recorded; 1 of another kind (about 2 kernels)"),
+    # what is said to be cold, or cut off by the profile's begin, is the first that does work
+    (measures({1: SEARCH, 2: [Ran("a", 50 * MS, 0), *WORK[1:]], 3: WORK, 4: WORK}, TRIED), (3, 4), (2,), (), 40,
+     f"iterations 3-4, of 4 recorded; {OVER.replace('1', '2', 1)}; 1 has searches alone"),
+    (measures({1: SEARCH, 2: WORK[1:], 3: WORK, 4: WORK}, TRIED), (3, 4), (), (2,), 40,
+     "iterations 3-4, of 4 recorded; 2 is cut off by the profile's begin; 1 has searches alone"),
+    # a warm-up alone is what there is
+    (measures({SETUP: [C], 0: [A, B]}), (0,), (), (), 7, "the warm-up, the only pass, may be cold"),
+    # what the kernels repeat, where that is nine tenths of their time; each with what follows until the next. The
+    # length of two repetitions is that of the first alone: the last one has no known end
+    (in_no_pass(measures({1: [C, A, B, A, B, A, B]})), (1, 2), (), (), 14,
+     "repetitions 1-2, of 3 recorded; the end of 3 is not known; the first is as warm as the others"),
+    (in_no_pass(measures({1: [C, A, B, A, B]})), (1,), (), (), 7,
+     "repetition 1, of 2 recorded; the end of 2 is not known; only the length of 1 is known and may be cold"),
+    # a search lies in the repetition that it interrupts, and makes the first of them cold
+    (in_no_pass(measures({1: [A, Ran("try", 90 * MS, 1), B, A, B, A, B]}, TRIED)), (2,), (1,), (), 7,
+     "repetition 2, of 3 recorded; 1 is cold: searches ran in it; the end of 3 is not known"),
+    (in_no_pass(measures({1: [C, C, C, Ran("long", 900 * MS)]})), (1,), (), (), 903, ENDLESS),
+    (in_no_pass(measures({1: [A, B, C]})), (1,), (), (), 8, ENDLESS),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("more_ns", "cold"), [(0, ()), (1, (1,))])
-def test_a_first_iteration_in_which_the_host_compiles_is_cold(more_ns: int, cold: tuple[int, ...]) -> None:
-    """The same kernels; with the host's work it is more than 1.5 times as long as the later one, or just not."""
-    steps = [B, Ran("b", 5 * MS, after_ns=5 * MS), B]
-    later = measures({1: steps, 2: steps}).steady.told.all[1].step_ns
-    assert later == 20 * MS
-    of = measures({1: steps, 2: steps}, host_ns={1: later // 2 + more_ns}).steady
-    assert (of.cold, "; 1 is cold: it took over 1.5 times as long" in of.rule) == (cold, bool(cold))
+@pytest.mark.parametrize(("run", "iterations", "cold", "cut", "total_ms", "rule"), STEADY)
+def test_which_iterations_are_steady(
+    run: Measures, iterations: tuple[int, ...], cold: tuple[int, ...], cut: tuple[int, ...], total_ms: int, rule: str
+) -> None:
+    """A first one is cold against the median of the later ones."""
+    of = run.steady
+    assert (of.iterations, of.cold, of.told.cut, of.rule) == (iterations, cold, cut, rule)
+    assert of.total.total_ns == total_ms * MS
+    told_by = "repetition" if rule.startswith("repetition") else "whole" if rule == ENDLESS else "named"
+    assert (of.told.told_by, of.told.may_be_cold) == (told_by, "may be cold" in rule)
 
 
 def test_a_first_iteration_with_searches_is_cold_and_they_count_for_nothing() -> None:
@@ -83,41 +122,6 @@ def test_a_first_iteration_with_searches_is_cold_and_they_count_for_nothing() ->
     assert (alone.total.total_ns, alone.kernels[0].find_ns) == (2 * MS, 90 * MS)
 
 
-@pytest.mark.parametrize(
-    ("last", "before", "cut"),
-    [([A, B], [A, B, C, A], (3,)), ([A, B, C, A], [C, A], (1,)), ([B, C], [A, B, C, A], ())],
-)
-def test_ends_that_the_profile_cuts_off_do_not_count(last: list[Ran], before: list[Ran], cut: tuple[int, ...]) -> None:
-    """The beginning of the one before, the end of the one after; one with other kernels is whole."""
-    of = measures({1: before, 2: [A, B, C, A], 3: last}).steady
-    assert of.told.cut == cut
-    said = "iterations 1-2, of 3 recorded; 3 is cut off by the profile's end"
-    assert (of.rule == said) == (cut == (3,))
-
-
-def test_a_warm_up_alone_is_what_there_is() -> None:
-    """It may be cold, which is said."""
-    of = measures({SETUP: [C], 0: [A, B]}).steady
-    assert (of.iterations, of.mean_ns, of.rule) == ((0,), 7 * MS, "the warm-up, the only pass, may be cold")
-
-
-def test_without_iterations_what_the_kernels_repeat() -> None:
-    """Where that is nine tenths of their time; each with what follows until the next."""
-    made = in_no_pass(measures({1: [C, A, B, A, B, A, B]}))
-    of = made.steady
-    assert [one.number for one in of.told.all] == [1, 2, 3]
-    assert (of.told.told_by, of.total.total_ns) == ("repetition", 14 * MS)
-    assert of.rule == "repetitions 1-2, of 3 recorded; the end of 3 is not known; the first is as warm as the others"
-
-
-@pytest.mark.parametrize(("repetitions", "may_be_cold"), [(2, True), (3, False)])
-def test_the_length_of_two_repetitions_may_be_cold(repetitions: int, may_be_cold: bool) -> None:
-    """It is that of the first alone: the last one has no known end."""
-    of = in_no_pass(measures({1: [C, *[A, B] * repetitions]})).steady
-    assert (of.told.told_by, len(of.iterations), of.told.may_be_cold) == ("repetition", repetitions - 1, may_be_cold)
-    assert ("only the length of 1 is known and may be cold" in of.rule) == may_be_cold
-
-
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=6), st.integers(1, 99))
 def test_kernels_and_length_are_means_over_the_same_repetitions(each: list[int], last: int) -> None:
     """Kernels that follow each other at once fill the step, however long the last repetition runs: it has no end."""
@@ -129,13 +133,6 @@ def test_kernels_and_length_are_means_over_the_same_repetitions(each: list[int],
         assert len(of.step_time.steps_ns) == len(of.iterations)
 
 
-def test_a_search_lies_in_the_repetition_that_it_interrupts() -> None:
-    """And makes the first of them cold, as it does an iteration that a log names."""
-    search = Ran("s", 90 * MS, operation=0)
-    of = in_no_pass(measures({1: [A, search, B, A, B, A, B]}, [operation(0, phase="find")])).steady
-    assert (of.told.told_by, of.iterations, of.cold, of.total.total_ns) == ("repetition", (2,), (1,), 7 * MS)
-
-
 def test_an_iteration_zero_is_no_warm_up() -> None:
     """PyTorch's steps count from 0: what layers ran in one counts as in any other."""
     made = measures({number: [Ran("a", 2 * MS, layer="x")] for number in (1, 2)})
@@ -144,14 +141,6 @@ def test_an_iteration_zero_is_no_warm_up() -> None:
     of = made.steady
     assert (of.iterations, [row.calls for row in of.layers]) == ((0, 1), [1, 1])
     assert of.rule.startswith("iterations 0-1")
-
-
-def test_without_iterations_and_repetition_the_whole_run_is_one() -> None:
-    """Also where what repeats is a small part of the time."""
-    made = in_no_pass(measures({1: [C, C, C, Ran("long", 900 * MS)]}))
-    assert (made.steady.told.told_by, made.steady.mean_ns) == ("whole", 903 * MS)
-    made = in_no_pass(measures({1: [A, B, C]}))
-    assert (made.steady.told.told_by, made.steady.iterations, made.steady.mean_ns) == ("whole", (1,), 8 * MS)
 
 
 def test_statistics_over_iterations_in_some_of_which_a_kernel_is_not() -> None:
@@ -196,17 +185,6 @@ def test_what_kernels_of_repetitions_share_is_made_once() -> None:
     drawn = commands.drawn(1, 0, np.arange(len(passes)))
     assert len(drawn.starts) == 120
     assert len(drawn.likes.values) == 3
-
-
-def test_an_iteration_of_searches_alone_is_no_end_of_the_run() -> None:
-    """What is said to be cold, or cut off by the profile's begin, is the first that does work."""
-    find, work = operation(1, phase="find"), [Ran("a", 10 * MS, 0), Ran("b", 10 * MS, 0)]
-    searched = [Ran("try", 5 * MS, 1)]
-    slow = [Ran("a", 50 * MS, 0), Ran("b", 10 * MS, 0)]
-    cold = measures({1: searched, 2: slow, 3: work, 4: work}, [operation(0), find]).steady
-    assert cold.rule.endswith("; 2 is cold: its kernels took over 1.5 times as long as later; 1 has searches alone")
-    cut = measures({1: searched, 2: work[1:], 3: work, 4: work}, [operation(0), find]).steady
-    assert cut.rule.endswith("of 4 recorded; 2 is cut off by the profile's begin; 1 has searches alone")
 
 
 # -- What is quick for many gives what the plain way gives for few.
