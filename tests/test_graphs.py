@@ -25,7 +25,7 @@ from mio2trace.measures import Measures
 from mio2trace.ops.operation import Operation
 from tests.conftest import shared_folder
 from tests.headlines import measured, rows
-from tests.kineto_files import FIRST_US, Row, aligned, kineto_file, row
+from tests.kineto_files import FIRST_US, Row, aligned, kineto_alignment, kineto_file, row
 from tests.rocm_files import plain, samples
 
 PAIRS = {
@@ -229,26 +229,45 @@ def test_one_name_changed_or_one_launch_removed(tmp_path: Path, place: int) -> N
     right(unknown, [name for name, _, _ in OPS])
 
 
-def test_two_captures_exchanged(tmp_path: Path) -> None:
-    """Of other sizes and equal names: which is replayed nothing tells; of other names each is found by these."""
-    wider = [(name, [[2 * one for one in shape] for shape in dims], kernel) for name, dims, kernel in OPS]
-    for pair in ((OPS, wider), (wider, OPS)):
-        captures = [*captured(pair[0]), *captured(pair[1], FIRST_US + 1000, 5000)]
-        alignment = aligned(*written(tmp_path, [*captures, *replay(NAMES, LATER, 1)]))
-        assert told(alignment) == [(name, False) for name, _, _ in OPS]
-    other = [*OPS[::-1]]
-    for first, second in ((OPS, other), (other, OPS)):
-        captures = [*captured(first), *captured(second, FIRST_US + 1000, 5000)]
-        replays = [*replay(NAMES[::-1], LATER, 1), *replay(NAMES, LATER + 1000, 2)]
-        alignment = aligned(*written(tmp_path, [*captures, *replays]))
-        assert told(alignment) == [(name, True) for name, _, _ in (*other, *OPS)]
+WIDER = [(name, [[2 * one for one in shape] for shape in dims], kernel) for name, dims, kernel in OPS]
+TURNED = OPS[::-1]
+SURE = [(name, True) for name, _, _ in OPS]
+ONCE = replay(NAMES, LATER, 1)
+BOTH_WAYS = [*replay(NAMES[::-1], LATER, 1), *replay(NAMES, LATER + 1000, 2)]
+COPY, FILL = "__amd_rocclr_copyBuffer", "__amd_rocclr_fillBufferAligned"
 
 
-def test_an_end_of_equal_names_leaves_open_which_is_missing(tmp_path: Path) -> None:
-    """Two equal launches at the end of a capture, one kernel: which of them ran is not sure, what is before them is."""
-    ops = [*OPS, OPS[-1]]
-    alignment = aligned(*written(tmp_path, replay(NAMES, LATER, 1), captured(ops)))
-    assert [sure for _, sure in told(alignment)] == [True] * 9 + [False]
+def launch(at: float, number: int) -> Row:
+    return row("cuda_runtime", "hipLaunchKernel", 7, 7, FIRST_US + at, 2, correlation=number, kernel="lost")
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        # two captures of other sizes and equal names: which is replayed nothing tells; of other names these tell
+        *(([*captured(first), *captured(second, FIRST_US + 1000, 5000), *replays], expected)
+          for one, other, replays, expected in (
+              (OPS, WIDER, ONCE, [(name, False) for name, _ in SURE]), (OPS, TURNED, BOTH_WAYS, [*SURE[::-1], *SURE]))
+          for first, second in ((one, other), (other, one))),
+        # two equal launches at the end of a capture, one kernel: which of them ran is not sure, what is before them is
+        ([*captured([*OPS, OPS[-1]]), *ONCE], [*SURE[:-1], ("aten::copy_", False)]),
+        # copies of the runtime run as kernels in a replay, and are in no operation
+        ([*captured(OPS), *replay([COPY, *NAMES[:4], FILL, *NAMES[4:]], LATER, 1)],
+         [(None, True), *SURE[:4], (None, True), *SURE[4:]]),
+        # launches before a capture are not of it, nor those after it, whose kernels were lost
+        ([launch(-5, 77), *captured(OPS), launch(5000, 78), *ONCE], SURE),
+        # the calls that begin and end a capture may be filtered out
+        ([*(one for one in captured(OPS) if "Capture" not in one["name"]), *ONCE], SURE),
+        (ONCE, [(None, True)] * len(OPS)),
+    ],
+)  # fmt: skip
+def test_which_ops_a_replay_executes(
+    events: list[Row], expected: list[tuple[str | None, bool]], tmp_path: Path
+) -> None:
+    alignment = kineto_alignment(tmp_path, events)
+    assert told(alignment) == expected
+    if expected == SURE:
+        assert [one.name for one in alignment.profile.captured] == NAMES
 
 
 def test_nodes_tell_the_order_that_times_do_not(tmp_path: Path) -> None:
@@ -263,40 +282,12 @@ def test_nodes_tell_the_order_that_times_do_not(tmp_path: Path) -> None:
     assert not any(sure for _, sure in told(by_time))
 
 
-def test_copies_of_the_runtime_are_no_launches_of_the_capture(tmp_path: Path) -> None:
-    """They run as kernels in a replay, and are in no operation."""
-    names = ["__amd_rocclr_copyBuffer", *NAMES[:4], "__amd_rocclr_fillBufferAligned", *NAMES[4:]]
-    alignment = aligned(*written(tmp_path, [*captured(OPS), *replay(names, LATER, 1)]))
-    apis = iter(OPS)
-    assert told(alignment) == [
-        (None, True) if name.startswith("__amd") else (next(apis)[0], True) for name in names
-    ]  # fmt: skip
-
-
 def test_without_the_evidence_there_is_no_link(tmp_path: Path) -> None:
-    """``--without capture --without 'graph node'``; without any capture, neither."""
+    """``--without capture --without 'graph node'``."""
     (path,) = written(tmp_path, [*captured(OPS), *replay(NAMES, LATER, 1)])
     options = mio2trace.AnalysisOptions(without=frozenset(("capture", "graph node")))
     alignment = mio2trace.analyse([path], options).run.alignments[0]
     assert {name for name, _ in told(alignment)} == {None}
-    assert {name for name, _ in told(aligned(*written(tmp_path, replay(NAMES, LATER, 1))))} == {None}
-
-
-def test_launches_before_a_capture_are_not_of_it(tmp_path: Path) -> None:
-    """Nor those after it, whose kernels were lost."""
-    lost = row("cuda_runtime", "hipLaunchKernel", 7, 7, FIRST_US - 5, 2, correlation=77, kernel="lost")
-    late = row("cuda_runtime", "hipLaunchKernel", 7, 7, FIRST_US + 5000, 2, correlation=78, kernel="late")
-    (path,) = written(tmp_path, [lost, *captured(OPS), late, *replay(NAMES, LATER, 1)])
-    alignment = aligned(path)
-    assert [one.name for one in alignment.profile.captured] == NAMES
-    assert told(alignment) == [(name, True) for name, _, _ in OPS]
-
-
-def test_without_marks_what_ran_nothing_is_one_capture(tmp_path: Path) -> None:
-    """The calls that begin and end a capture may be filtered out."""
-    launches = [one for one in captured(OPS) if "Capture" not in one["name"]]
-    alignment = aligned(*written(tmp_path, [*launches, *replay(NAMES, LATER, 1)]))
-    assert told(alignment) == [(name, True) for name, _, _ in OPS]
 
 
 # -- A capture without its replay ------------------------------------------------------------------------------------
