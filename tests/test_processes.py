@@ -298,58 +298,48 @@ def related(first: Profile, other: Profile) -> tuple[ProcessClock, int]:
     return clock, clock.error_ns
 
 
-@pytest.mark.parametrize("ahead", [0, 123_456_789, -5 * SECOND])
-def test_collectives_bound_the_clocks(ahead: int) -> None:
-    """They must overlap: the true offset lies within the error."""
-    clock, error = related(profile(1, all_reduces()), profile(2, all_reduces(300_000), ahead=ahead))
-    assert abs(clock.shift_ns + ahead) <= error <= 1_000_000
-    assert clock.method == "10 collectives overlap"
-
-
-def test_unix_time_stands_unless_collectives_contradict_it() -> None:
-    """Clocks that agree with them get a bound; those that do not are moved; without them the error is not known."""
-    unix = Clock("unix")
-    first = profile(1, all_reduces(), unix)
-    agreed, error = related(first, profile(2, all_reduces(300_000), unix, ahead=400_000))
-    assert (agreed.shift_ns, agreed.method) == (0, "Unix time, 10 collectives overlap")
-    assert 400_000 <= error <= 2_000_000
-    moved, error = related(first, profile(2, all_reduces(300_000), unix, ahead=30_000_000))
-    assert abs(moved.shift_ns + 30_000_000) <= error
-    assert second(first, profile(2, GEMM, unix)) == ProcessClock(error_ns=None, method="Unix time")
-
-
-@pytest.mark.parametrize(("called", "is_related"), [("nccl:broadcast", False), ("nccl:all_reduce", True), ("", False)])
-def test_a_broadcast_bounds_nothing(called: str, is_related: bool) -> None:
-    """Its root may be done before another begins; kernels of one name are told apart by what launched them."""
-    kernels = [(GENERIC, start, end) for _, start, end in all_reduces()]
-    clock = second(profile(1, kernels, called=called), profile(2, kernels, called=called))
-    assert (clock is not None) is is_related
-
-
 GEMM = [("gemm", SECOND, SECOND + 5)]
-
-
 LATER = [("gemm", 9 * SECOND, 9 * SECOND + 5)]
+UNIX, HERE, THERE, UNNAMED = Clock("unix"), *(Clock("boottime", scope=scope) for scope in ("a", "b", ""))
+OVERLAP, ONE_MACHINE = "10 collectives overlap", "time since the boot of one machine"
+GENERICS = [(GENERIC, start, end) for _, start, end in all_reduces()]
+DRIFTING = [(name, start * (1 + at), end * (1 + at)) for at, (name, start, end) in enumerate(all_reduces())]
 
 
 @pytest.mark.parametrize(
-    "others",
-    [all_reduces()[:-1], [(name, start * (1 + number), end * (1 + number)) for number, (name, start, end) in
-                          enumerate(all_reduces())]],
+    ("first", "other", "shift", "errors", "method"),
+    [
+        # collectives must overlap: the true offset lies within the error
+        *((profile(1, all_reduces()), profile(2, all_reduces(300_000), ahead=ahead), -ahead, (0, 1_000_000), OVERLAP)
+          for ahead in (0, 123_456_789, -5 * SECOND)),
+        # Unix time that agrees with them gets a bound, else it is moved; without them the error is not known
+        (profile(1, all_reduces(), UNIX), profile(2, all_reduces(300_000), UNIX, ahead=400_000), 0,
+         (400_000, 2_000_000), f"Unix time, {OVERLAP}"),
+        (profile(1, all_reduces(), UNIX), profile(2, all_reduces(300_000), UNIX, ahead=30_000_000), -30_000_000,
+         (0, 2_000_000), OVERLAP),
+        (profile(1, all_reduces(), UNIX), profile(2, GEMM, UNIX), 0, None, "Unix time"),
+        # the root of a broadcast may be done before another begins; kernels of one name are told apart by their launch
+        *((profile(1, GENERICS, called=called), profile(2, GENERICS, called=called), 0, (0, 1_000_000), method)
+          for called, method in (("nccl:broadcast", ""), ("nccl:all_reduce", OVERLAP), ("", ""))),
+        # another number of them, or times that no offset lets overlap
+        *((profile(1, all_reduces()), profile(2, others), 0, None, "") for others in (all_reduces()[:-1], DRIFTING)),
+        # one machine is one clock, two are none
+        (profile(1, GEMM, HERE), profile(2, GEMM, HERE), 0, (0, 0), ONE_MACHINE),
+        (profile(1, GEMM, HERE), profile(2, GEMM, THERE), 0, None, ""),
+        (profile(1, GEMM, UNNAMED), profile(2, GEMM, UNNAMED), 0, None, ""),
+    ],
 )  # fmt: skip
-def test_collectives_that_are_not_the_same_relate_nothing(others: list[tuple[str, int, int]]) -> None:
-    """Another number of them, or times that no offset lets overlap."""
-    assert second(profile(1, all_reduces()), profile(2, others)) is None
-
-
-def test_one_machine_is_one_clock_and_two_are_none() -> None:
-    def clock(one: Clock, other: Clock) -> ProcessClock | None:
-        return second(profile(1, GEMM, one), profile(2, GEMM, other))
-
-    here, there, unnamed = (Clock("boottime", scope=scope) for scope in ("a", "b", ""))
-    assert clock(here, here) == ProcessClock(method="time since the boot of one machine")
-    assert clock(here, there) is None
-    assert clock(unnamed, unnamed) is None
+def test_how_the_clock_of_a_second_process_is_related(
+    first: Profile, other: Profile, shift: int, errors: tuple[int, int] | None, method: str
+) -> None:
+    clock = second(first, other)
+    assert ("" if clock is None else clock.method) == method
+    if clock is not None and errors is not None:
+        assert clock.error_ns is not None
+        assert errors[0] <= clock.error_ns <= errors[1]
+        assert abs(clock.shift_ns - shift) <= (clock.error_ns if method == OVERLAP else 0)
+    elif clock is not None:
+        assert (clock.shift_ns, clock.error_ns) == (0, None)
 
 
 def test_what_one_file_tells_of_one_time_is_drawn_so_with_an_error_that_is_not_known() -> None:
