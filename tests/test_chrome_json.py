@@ -25,7 +25,7 @@ from mio2trace.trace import NO_ARGS, CounterValue, CounterValues, Event, Flow, P
 from mio2trace.writers import WRITERS, by_suffix, chrome_json, native, suffixes, write
 from mio2trace.writers.ending import _HEAD, MANY_SLICES, Packed, Written
 from tests.conftest import shared_folder
-from tests.test_native import SETS, TRAIN, traced
+from tests.drawn_sets import SETS, TRAIN, traced
 
 SHARED = {"layer": "conv1", "layer_by": "order"}
 

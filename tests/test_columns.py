@@ -49,8 +49,8 @@ from mio2trace.trace import (
 from mio2trace.writers import chrome_json, native
 from tests import rocm_made, rocpd_made
 from tests.conftest import REQUIRED
+from tests.drawn_sets import traced
 from tests.native_packets import read_native
-from tests.test_native import traced
 
 TRACKS = (101, 102)
 

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from tests.conftest import ROOT, UI, Engine
+from mio2trace.cli import cli
+from tests.conftest import UI, Engine
 from tests.perfetto_tools.perfetto_ui import PerfettoUIError
 from tests.perfetto_tools.tp_query import read_checks
 
