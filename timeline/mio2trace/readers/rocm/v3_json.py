@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from mio2trace.machine import ensure_free
 from mio2trace.model.profile import Clock, Profile, Range, Resources
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records, json_object, kernel_name, of_json, utf8
@@ -64,6 +65,8 @@ _Process = json_object(
 """``buffer_records``: each list undecoded, so that only one of the largest lists is in memory at a time."""
 _File = json_object(processes=(list[_Process], msgspec.field(name="rocprofiler-sdk-tool")))  # type: ignore[valid-type]
 _DECODER = msgspec.json.Decoder(_File)
+_DECODED = 2
+"""Bytes of a decoded row for each byte of its text, at most."""
 D = TypeVar("D")
 
 
@@ -114,6 +117,7 @@ class _Reading:
         return [row for row in rows if row is not None]
 
     def _decoded(self, raw: msgspec.Raw, kind: type[D], lost: str | None) -> D | None:
+        ensure_free(_DECODED * memoryview(raw).nbytes)
         try:
             return msgspec.json.decode(raw, type=kind)
         except (msgspec.DecodeError, RecursionError):
