@@ -23,7 +23,8 @@ from mio2trace.cli import cli
 from mio2trace.notes import InputError
 from mio2trace.queries import Answer, prelude, shipped, text
 from mio2trace.trace import Slice
-from tests.conftest import ROOT, Engine, engines_of, missing
+from tests.conftest import ROOT, Engine, engines_of, missing, shared_folder
+from tests.oracle.queries import ANSWERS, Oracle, differences
 from tests.perfetto_tools.tp_query import TraceProcessor, TraceProcessorError, find_node, find_web_dist
 from tests.small_runs import Program, as_json
 
@@ -78,48 +79,52 @@ def commands(events: list[dict[str, Any]], *kinds: str) -> list[dict[str, Any]]:
     return [event for event in events if event.get("cat") in kinds]
 
 
-@pytest.mark.engine
-def test_the_answers_are_those_of_the_file(asked: dict[str, Any], events: list[dict[str, Any]]) -> None:
-    """Counted again from the JSON. What layers, kernels and helpers cost is compared in test_one_number.py."""
-    rows = asked["out.json"]
-    kernels = commands(events, "kernel")
-    both = commands(events, "kernel", "copy")
-    steady = [kernel for kernel in kernels if kernel["args"].get("iteration", 0) > 0]
-    assert sum(row["calls"] for row in rows["slowest kernels"]) == len(steady)
-    layers = [event["args"] for event in commands(events, "layer") if "kernel_ns" in event["args"]]
-    of_layers = sum(layer["kernels"] for layer in layers if layer["iteration"] > 0)
-    assert sum(row["kernels"] for row in rows["slowest layers"]) == of_layers
+SAMPLES = shared_folder() / "samples"
+RUNS = {
+    "OpenCL": [RUN / "run.log", RUN / "prof.json.gz"],
+    "a log alone": [RUN / "run.log"],
+    "searches": [*sorted((ROOT / "traces" / "lenet-rocpd").glob("r*.gz"))],
+    "forward": [ROOT / "traces" / "squeezenet11-b1-libdnn-fwd" / name for name in ("run.log", "prof.json.gz")],
+    "shared: two ranks": [*sorted((SAMPLES / "rocm-twins" / "resnet-immediate-2ranks" / "kineto").glob("*"))],
+    "shared: several steps": [SAMPLES / "rocm" / "kineto_mi300_resnet50_ddp4_rank0.json.gz"],
+}
+FIRST = {
+    "slowest layers": "kernel_ms", "slowest kernels": "kernel_ms", "slowest operations": "kernel_ms",
+    "helpers by cost": "kernel_ms", "unattributed time": "ms", "find and compile": "ms", "gemms": "kernel_ms",
+    "copies": "ms", "evidence": "ms", "doubts": "ms", "longest gaps": "gap_us", "longest waits": "wait_us",
+    "launch bound": "idle_ms",
+}  # fmt: skip
+"""By what the rows of a query are ordered, of each process."""
 
-    helpers = [event for event in steady if event["args"].get("role", "main") not in ("main", "bias")]
-    assert helpers
-    assert sum(row["calls"] for row in rows["helpers by cost"]) == len(helpers)
 
-    assert sum(row["calls"] for row in rows["evidence"]) == len(both)
-    without = [event for event in both if "layer" not in event["args"]]
-    assert sum(row["calls"] for row in rows["unattributed time"]) == len(without)
+@pytest.mark.parametrize(
+    "run", [pytest.param(run, marks=pytest.mark.shared) if "ranks" in run else run for run in RUNS]
+)
+def test_every_number_of_every_query_is_counted_again_from_the_file(run: str, tmp_path: Path) -> None:
+    """In plain Python from the JSON (`tests.oracle.queries`); and each query begins with what costs most."""
+    mio2trace.convert(*RUNS[run], output=tmp_path / "out.json")
+    true = Oracle(json.loads((tmp_path / "out.json").read_bytes())["traceEvents"])
+    answered = 0
+    for name, query in QUERIES.items():
+        rows = embedded_rows(queries.answer_in_sqlite(writers.slices(tmp_path / "out.json"), query.sql))
+        assert differences(ANSWERS[name](true), rows) == [], name
+        column = "printed_ms" if run == "a log alone" else FIRST.get(name, "")
+        for _, own in itertools.groupby(rows, lambda row: row.get("process")):
+            costs = [row[column] for row in own if column in row]
+            assert costs == sorted(costs, reverse=True), name
+        answered += len(rows) > 0
+    assert answered >= (2 if run == "a log alone" else 9)
 
-    passes = [event for event in commands(events, "pass") if "kernel_ns" in event["args"]]
-    assert [row["pass"] for row in rows["iterations"]] == [event["name"] for event in passes]
-    assert [row["kernels"] for row in rows["iterations"]] == [event["args"]["kernels"] for event in passes]
 
-    gemms = [event for event in steady if "gemm" in event["args"]]
-    assert gemms
-    assert sum(row["calls"] for row in rows["gemms"]) == len(gemms)
-    sizes = {(e["args"]["gemm"]["M"], e["args"]["gemm"]["N"], e["args"]["gemm"]["K"]) for e in gemms}
-    assert {(row["M"], row["N"], row["K"]) for row in rows["gemms"]} == sizes
-
-    copies = commands(events, "copy")
-    assert sum(row["bytes"] for row in rows["copies"]) == sum(event["args"]["bytes"] for event in copies)
-    assert any(row["what"] == "build" for row in rows["find and compile"])
-    waits = [round(e["ts"] * 1000) - e["args"]["queued_ns"] for e in both if "queued_ns" in e["args"]]
-    assert rows["longest waits"][0]["wait_us"] == pytest.approx(max(waits) / 1e3, abs=6e-4)
-    ordered = sorted(both, key=lambda event: event["ts"])
-    gaps = [
-        round(after["ts"] * 1000) - round(before["ts"] * 1000) - round(before["dur"] * 1000)
-        for before, after in itertools.pairwise(ordered)
+def test_a_rate_is_of_the_copies_whose_bytes_are_known() -> None:
+    """Of others only the time is."""
+    way = {"copy_direction": "host to device"}
+    slices = [
+        Slice(track=1, start_ns=ts, dur_ns=dur, name="write buffer", category="copy", args=way | args)
+        for ts, dur, args in ((0, 10_000, {"bytes": 20_000}), (20_000, 30_000, {}))
     ]
-    assert rows["longest gaps"][0]["gap_us"] == pytest.approx(max(gaps) / 1e3, abs=6e-4)
-    assert rows["launch bound"][0]["idle_ms"] > 0
+    (row,) = embedded_rows(queries.answer_in_sqlite(slices, QUERIES["copies"].sql))
+    assert (row["bytes"], row["ms"], row["gb_per_s"]) == (20_000, 0.04, 2.0)
 
 
 def made(slices: list[dict[str, Any]], path: Path) -> Path:

@@ -174,9 +174,9 @@ group by process, M, N, K, batch, name
 order by length(process), process, sum(took) desc, M, N, K;
 
 -- query: copies
--- Reads and writes of buffers: bytes and rate.
+-- Reads and writes of buffers: bytes, and the rate of the copies whose bytes are known.
 select copy_direction as direction, layer, count(*) as calls, sum(bytes) as bytes, round(sum(dur) / 1e6, 3) as ms,
-  round(1.0 * sum(bytes) / sum(dur), 3) as gb_per_s
+  round(1.0 * sum(bytes) / sum(case when bytes is not null then dur end), 3) as gb_per_s
 from commands where category = 'copy' group by copy_direction, layer order by sum(dur) desc, layer;
 
 -- query: evidence
