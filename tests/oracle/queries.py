@@ -12,7 +12,10 @@ from typing import Any
 
 Row = dict[str, Any]
 Rows = list[Row]
-NUMBERS = {"percent": 0.051, "cumulative": 0.051, "kernel_percent": 0.051, "kernels": 0.051, "calls": 0.0051}
+NUMBERS = {
+    "percent": 0.051, "cumulative": 0.051, "kernel_percent": 0.051, "find_percent": 0.051, "median_percent": 0.051,
+    "deviations": 0.051, "kernels": 0.051, "calls": 0.0051,
+}  # fmt: skip
 """The rounding of columns that begin so; of all others it is 0.0006."""
 HELP_NOBODY = (None, "main", "bias", "collective")
 

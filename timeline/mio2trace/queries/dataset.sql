@@ -5,7 +5,8 @@
 -- query: runs
 -- Runs: iterations, kernel time of a steady one, its share of searches, the slowest problem.
 with first as (
-  select run, rank, first(problem order by kernel_ns desc) as problem, max(percent_of_kernel_time) as share
+  select run, rank, max(percent_of_kernel_time) as share,
+    first(problem order by kernel_ns desc) filter (kernel_ns is not null) as problem
   from problems group by run, rank)
 select runs.run, runs.rank, version, device, iterations, round(kernel_ns / 1e6, 3) as kernel_ms, kernels,
   round(100.0 * find_ns / nullif(whole_ns, 0), 1) as find_percent, first.problem as slowest_problem,
