@@ -334,7 +334,7 @@ def test_a_large_trace_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     words = [*map(str, TRAIN), "-o", str(tmp_path / "out.pftrace.gz")]
 
     def warned(*more: str) -> tuple[str, str]:
-        lines = CliRunner().invoke(cli, [*words, *more]).stderr.splitlines()
+        lines = CliRunner().invoke(cli, [*words, *more]).output.splitlines()
         (warning,) = [line for line in lines if "slices" in line]
         return warning, lines[-1]
 
