@@ -191,7 +191,7 @@ def test_error_usage_is_exit_2_and_changes_nothing(args: tuple[str, ...], messag
             "x.json: JSON with the keys traceEvents; expected a profile of PyTorch, ROCm",
         ),
         ("cut.json", b'{"per_layer_info": [{"label"', "cut.json: not a readable CK record"),
-        ("cut.gz", gzip.compress(b"x")[:6], "cut.gz: file cut off after 6 bytes of gzip data, before any content"),
+        ("cut.gz", b"\x1f\x8b\x08\0\0\0", "cut.gz: file cut off after 6 bytes of gzip data, before any content"),
         ("bad.gz", b"\x1f\x8b not gzip", "bad.gz: damaged gzip data, nothing can be read"),
         ("db", b"SQLite format 3\0" + bytes(100), "db: is an SQLite database of no profiler that is known"),
         ("none.json", b"[]", "prof.txt, none.json: no kernel"),

@@ -155,7 +155,7 @@ class _NoSource:
         b"{ starting }\n" + LOG.encode(),
         LOG.encode().replace(b"\n", b"\r\n"),
         LOG.encode("utf-16"),
-        gzip.compress(LOG.encode()),
+        gzip.compress(LOG.encode(), mtime=0),
     ],
     ids=["plain", "ranks of MPI", "brackets", "a few NULs", "a brace", "returns", "UTF-16", "gzip"],
 )
