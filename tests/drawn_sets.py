@@ -1,4 +1,4 @@
-"""What tests of the written forms draw: traces made of events, and every set of files that there is."""
+"""Traces made of events, and every set of files, for the tests of the written forms."""
 
 from __future__ import annotations
 

@@ -650,7 +650,9 @@ def test_little_memory_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize(("size", "kept"), [(None, True), (2 << 20, True), (1000, False)])
 def test_freed_columns_are_kept_for_large_inputs(tmp_path: Path, size: int | None, kept: bool) -> None:
-    """The system gives a large column page by page: that takes time for the first one only. None: of a folder."""
+    """The system gives a large column page by page: that takes time for the first one only.
+
+    Without a ``size`` the input is a folder."""
     if size is not None:
         (tmp_path / "trace.json").write_bytes(bytes(size))
     script = """

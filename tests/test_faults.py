@@ -11,6 +11,7 @@ import gzip
 import json
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -28,6 +29,7 @@ import pytest
 
 from mio2trace.commands import _without_frames
 from mio2trace.conversion import convert
+from mio2trace.readers.pieces import pieces
 from tests import rocm_made
 from tests.conftest import missing
 from tests.small_runs import as_json, benchmark
@@ -419,6 +421,17 @@ def test_an_error_needs_no_memory_on_its_way_out(place: str, monkeypatch: pytest
         blocks = [one for one in entries if one.lasti and one.start <= at < one.end]
         assert not blocks or at // 2 <= 256, code.co_qualname
         way = way.tb_next
+
+
+def test_a_long_call_asks_for_no_more_memory_than_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program's source may have 100 MB; the limit may be 1 GB. Many small calls take more than their text."""
+    asked: list[int] = []
+    monkeypatch.setattr("mio2trace.readers.pieces.ensure_free", asked.append)
+    small, long = b'{"a":1},' * 1000, b'{"a":"' + b"x" * 40_000_000 + b'"},{"a":1},'
+    between = re.compile(rb"\},(?=\{)")
+    made = [len(next(pieces(b"", iter([text + b'{"a":1}']), between, 10, 1 << 30))[0]) for text in (small, long)]
+    assert asked[0] == 16 * made[0]
+    assert asked[1] < 2.5 * made[1]
 
 
 def test_an_error_of_memory_leaves_a_command_without_its_frames() -> None:

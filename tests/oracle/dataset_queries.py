@@ -1,4 +1,4 @@
-"""What each stored query must answer of a dataset, counted again in plain Python from the rows of its tables."""
+"""Answers to the stored queries of a dataset, counted again in plain Python from the rows of its tables."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def joined(rows: Iterable[Row], column: str) -> str | None:
 
 
 def quarter(values: Sequence[float], part: int) -> float:
-    """Of the sorted values, with a line between two of them."""
+    """Return a quartile of the values; between two values it lies on a line."""
     ordered = sorted(values)
     at = part * (len(ordered) - 1) / 4
     low = int(at)

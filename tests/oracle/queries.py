@@ -1,4 +1,4 @@
-"""What each stored query must answer, counted again in plain Python from the slices of a trace in Chrome JSON.
+"""Answers to the stored queries, counted again in plain Python from the slices of a trace in Chrome JSON.
 
 A row is a dict of the query's columns. Rows come in no order; `NUMBERS` says how exactly a column is rounded.
 """
@@ -296,5 +296,5 @@ def differences(true: Rows, said: Rows) -> list[str]:
             abs(one - two) <= exact(key) for (key, one), (_, two) in zip(numbers(own), numbers(other), strict=True)
         )
         if not near:
-            found.append(f"{own} is said as {other}")
+            found.append(f"expected {own}, found {other}")
     return found

@@ -106,7 +106,9 @@ def place_by_marks(attribution: Attribution) -> None:
 
 
 def link_operations(attribution: Attribution) -> None:
-    """Align the calls of a log with the kernels. If ranges of the library tell its calls, all other kernels have none.
+    """Align the calls of a log with the kernels.
+
+    If the profile has ranges of the library's calls, all other kernels have no operation.
 
     Only here the matcher is imported: a profile alone does not need it."""
     if attribution.operations and all(index == NONE for index in attribution.operation_of_range):

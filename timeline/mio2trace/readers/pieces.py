@@ -51,7 +51,7 @@ def pieces(
         text = b"".join((b"[", *held, tail, memoryview(block)[:end], b"]"))
         held.clear()
         size, tail = 0, block[cut.end() :]
-        ensure_free(_MOST_DECODED * len(text))
+        ensure_free(min(16 * len(text), 2 * len(text) + _ROOM))
         yield text, cut.end() - end, tail
     yield b"".join((b"[", *held, tail, b"]")), -1, b""
 
@@ -64,8 +64,9 @@ def _last(between: re.Pattern[bytes], block: bytes) -> re.Match[bytes] | None:
     return None
 
 
-_MOST_DECODED = 16
-"""Bytes of a decoded object for each byte of its text; in usual files two or three."""
+_ROOM = 8 << 20
+"""Bytes for the objects of a piece. They take two or three bytes for each byte of text, at most 16 if they are tiny; a
+piece that is larger than its block has one long text, which takes two at most."""
 LONGEST_EVENT = 64 << 20
 """Bytes; also of the text around the array. Reading stops at a longer text: without an end it would fill the memory."""
 EXACT_BELOW = 1 << 43
