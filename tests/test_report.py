@@ -61,7 +61,7 @@ from mio2trace.notes import Notes
 from mio2trace.ranks import RankTotal
 from tests.conftest import ROOT, shared_folder
 from tests.fuzz.many_rows import processes_of_a_table
-from tests.kineto_files import FIRST_US, rows, trace
+from tests.kineto_files import FIRST_US, kineto_file, launched, row, rows, trace
 from tests.made_up_costs import MS, Ran, measures
 from tests.made_up_runs import largest, noisy, recorded
 from tests.perfetto_tools.perfetto_ui import PerfettoUI
@@ -130,6 +130,34 @@ def test_every_block_fits(name: str) -> None:
 @pytest.mark.parametrize("form", ["text", "markdown", "html", "json"])
 def test_the_same_files_give_the_same_bytes(form: str) -> None:
     assert run(*LENET, "--format", form, "-q") == run(*reversed(LENET), "--format", form, "-q")
+
+
+@pytest.mark.parametrize(("convolution_us", "first"), [(19.0, "Linear forward x 3"), (21.0, "Conv2d_0 forward")])
+def test_layers_of_one_class_are_listed_together_if_they_take_much_longer(
+    convolution_us: float, first: str, tmp_path: Path
+) -> None:
+    """Three linear modules of 10 us each: 1.5 times a convolution of 20 us. JSON has the classes in any case."""
+    events = [row("user_annotation", "ProfilerStep#3", 542, 542, FIRST_US, 900)]
+    for at, (module, us) in enumerate([*((f"Linear_{at}", 10.0) for at in range(3)), ("Conv2d_0", convolution_us)]):
+        events += launched(70 + at, 20 + 100 * at, us)
+        events.append(row("python_function", f"nn.Module: {module}", 542, 542, FIRST_US + 10 + 100 * at, 50))
+    path = str(kineto_file(tmp_path, events))
+    document = orjson.loads(run(path, "--format", "json", "-q"))["runs"][0]
+    line = next(line for line in run(path, "-q").splitlines() if line.startswith("layers"))
+    assert line[12:].partition("  ")[0] == first
+    assert [(one["name"], one["direction"], one["layers"], one["ns"]) for one in document["layer_classes"]] == [
+        ("Linear", "forward", 3, 30_000),
+        ("Conv2d", "forward", 1, 1000 * convolution_us),
+    ]
+
+
+def test_layers_that_a_log_names_have_no_classes(tmp_path: Path) -> None:
+    """``conv_1`` and ``conv_2`` are two layers of a net, not two modules of a class."""
+    log = tmp_path / "run.log"
+    log.write_bytes(re.sub(rb"conv(?=[12])", b"conv_", gzip.decompress(Path(LENET[0]).read_bytes())))
+    found = orjson.loads(run(str(log), LENET[1], "--format", "json", "-q"))["runs"][0]
+    assert {"conv_1", "conv_2"} < {row["name"] for row in found["layers"]}
+    assert found["layer_classes"] == []
 
 
 @pytest.mark.parametrize("files", [LENET, ALEXNET, LENET[:1], ALEXNET[1:]])
@@ -313,17 +341,20 @@ def test_first_names_and_numbers_are_the_same_in_every_form(name: str, what: str
     if row is None:
         pytest.skip(f"no {what}")
     whole = "step" if run["step"] else "kernel_time"
-    ms, share = f"{row['ns'] / 1e6:,.3f}", f"{row[f'percent_of_{whole}']:.1f}"
     block = said(name, "report", "FILES", "-q").splitlines()
-    if what == "operations" and (problems := [line for line in block if line.startswith("problems")]):
-        what, row = "problems", run["problems"][0]
-        ms, share, block = f"{row['ns'] / 1e6:,.3f}", f"{row[f'percent_of_{whole}']:.1f}", problems
-    line = next(line for line in block if line.startswith(what))
-    shown = re.sub(r" x [\d,]+$", "", line[12:].partition("  ")[0].strip())
+    head = what
+    if what == "operations" and any(line.startswith("problems") for line in block):
+        head = what = "problems"
+    line = next(line for line in block if line.startswith(head))
+    shown, *many = re.split(r" x ([\d,]+)$", line[12:].partition("  ")[0].strip())
+    if head == "layers" and many:
+        what = "layer_classes"
+    row = run[what][0]
+    ms, share = f"{row['ns'] / 1e6:,.3f}", f"{row[f'percent_of_{whole}']:.1f}"
     assert re.search(rf"\s{re.escape(ms if row['ns'] < 1e8 else ms[:-2])} ms", line)
     assert line.endswith(f"{share} %")
-    page = rows_of_page(name, what)[0]
-    comment = rows_of_comment(name, what.capitalize())[0]
+    page = rows_of_page(name, what.replace("_", "-"))[0]
+    comment = rows_of_comment(name, what.capitalize().replace("_", " "))[0]
     for cells in (page, comment):
         assert ms in cells
         assert share in cells

@@ -21,6 +21,7 @@ from mio2trace.align.clocks.axis import SAME
 from mio2trace.align.links import WORDS
 from mio2trace.analysis import Analysis, Run
 from mio2trace.answer.content import (
+    ClassRow,
     Duration,
     KernelRow,
     LayerRow,
@@ -45,7 +46,7 @@ from mio2trace.measures.iterations import Iterations, StepTime, step_kinds
 from mio2trace.measures.ranking import Part as PartKey
 from mio2trace.measures.ranking import SteadyCost
 from mio2trace.measures.statistics import mean, median
-from mio2trace.measures.steady import Node, layer_tree
+from mio2trace.measures.steady import Node, class_of, layer_tree
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import Message, MiopenLog
 from mio2trace.model.tables import NEVER, NO, distinct
@@ -191,6 +192,7 @@ def of_profile(subject: Subject, name: str, libraries: Sequence[MiopenLog] = (),
         findings=fired,
         thumbnail=_thumbnail(subject) if depth == "page" else None,
         layers=tuple(_layers(subject)),
+        classes=tuple(_classes(subject)),
         no_layer=_rest(subject, steady.layers.rest),
         tree=_tree(subject) if depth == "page" else (),
         step_numbers=tuple(timed.steady.told.all[window.place].number for window in step.windows if window.busy)
@@ -473,6 +475,26 @@ def _layers(subject: Subject) -> Iterator[LayerRow]:
                 host_ns=None if row.host_ns is None else subject.each(row.host_ns),
                 parts=_parts(parts.get(row.key) or Counter(), subject.count),
             )
+
+
+def _classes(subject: Subject) -> list[ClassRow]:
+    """Return the classes of layers. A log names its layers one by one, profilers number the modules of a class."""
+    if any(log.layers for log in subject.alignment.logs):
+        return []
+    members = Counter((class_of(row.key[1]), row.key[2]) for row in subject.steady.layers if row.calls)
+    if max(members.values(), default=1) == 1:
+        return []
+    return [
+        ClassRow(
+            name=row.key[1],
+            direction=row.key[2] or "",
+            layers=members[row.key[1:]],
+            ns=subject.each(row.total_ns),
+            share=row.share,
+        )
+        for row in subject.steady.classes
+        if row.calls
+    ]
 
 
 def _tree(subject: Subject) -> tuple[TreeNode, ...]:

@@ -73,6 +73,16 @@ class LayerRow(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[Part, ...] = ()
 
 
+class ClassRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The layers of one class in one direction (``Conv2d_3`` and ``Conv2d_7``). ``layers``: their number."""
+
+    name: str
+    direction: str
+    layers: int
+    ns: int
+    share: float
+
+
 class ProblemRow(msgspec.Struct, frozen=True, kw_only=True):
     """A problem. ``calls``: per iteration. ``ns`` and ``share``: None without a profile. With ``--gpu``, ``bound`` is
     what limits the problem (memory or compute), ``of_peak`` its part of that limit, ``saved_ns`` its time above the
@@ -111,7 +121,7 @@ class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
     share: float
 
 
-ListRow = LayerRow | OperationRow | ProblemRow | KernelRow
+ListRow = LayerRow | ClassRow | OperationRow | ProblemRow | KernelRow
 """A row of a list of the report."""
 
 
@@ -204,6 +214,8 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     thumbnail: Thumbnail | None = None
     layers: tuple[LayerRow, ...] = ()
     layers_by: str = "kernel time"
+    classes: tuple[ClassRow, ...] = ()
+    """The classes of layers; none if a log names the layers, or if each class has one layer."""
     no_layer: Rest | None = None
     tree: tuple[TreeNode, ...] = ()
     """Layers with their operations and kernels; in pages only."""
@@ -314,10 +326,15 @@ __all__ = ["distinct", "ms_cell", "rank_cells", "short_kernel", "shown_names", "
 
 
 def shown_names(rows: Sequence[ListRow], width: int, *, count_calls: bool = False) -> list[str]:
-    """Return the names of the rows of a list, the same in every form of the answer. The number of calls follows the
-    name of a problem if no column shows it: without a profile, or with ``count_calls``."""
+    """Return the names of the rows of a list, the same in every form of the answer. The number of layers follows the
+    name of a class. The number of calls follows that of a problem if no column shows it: without a profile, or with
+    ``count_calls``."""
     calls = [
-        f" x {row.calls:,.0f}" if isinstance(row, ProblemRow) and (row.ns is None or count_calls) else ""
+        f" x {row.layers:,}"
+        if isinstance(row, ClassRow) and row.layers > 1
+        else f" x {row.calls:,.0f}"
+        if isinstance(row, ProblemRow) and (row.ns is None or count_calls)
+        else ""
         for row in rows
     ]
     width -= max(map(len, calls), default=0)
@@ -331,7 +348,7 @@ def shown_names(rows: Sequence[ListRow], width: int, *, count_calls: bool = Fals
 
 
 def _name(row: ListRow, width: int) -> str:
-    if isinstance(row, LayerRow):
+    if isinstance(row, LayerRow | ClassRow):
         return f"{row.name} {row.direction}" if row.direction else row.name
     if isinstance(row, OperationRow) and row.layer:
         return f"{row.name} in {row.layer}" if len(row.name) + len(row.layer) + 4 <= width else row.name
@@ -494,6 +511,7 @@ def _run(section: Section) -> dict[str, Any]:
             for one in section.causes
         ],
         "layers": _listed(section, section.layers, section.no_layer),
+        "layer_classes": _listed(section, section.classes, None),
         "operations": _listed(section, section.operations, None),
         "problems": _listed(section, section.problems, section.no_operation),
         "kernels": _listed(section, section.kernels, None),
@@ -506,10 +524,12 @@ def _listed(section: Section, rows: Sequence[ListRow], rest: Rest | None) -> lis
     found: list[dict[str, Any]] = []
     for row in rows:
         cells: dict[str, Any] = {"name": row.name, "ns": row.ns, **_shares(section, row.ns)}
-        if isinstance(row, LayerRow):
+        if isinstance(row, LayerRow | ClassRow):
             cells["direction"] = row.direction or None
         else:
             cells["calls"] = row.calls
+        if isinstance(row, ClassRow):
+            cells["layers"] = row.layers
         if isinstance(row, OperationRow):
             cells["layer"] = row.layer or None
         if isinstance(row, ProblemRow):

@@ -89,8 +89,8 @@ def colour(primitive: str) -> str:
 
 
 _WORDS = frozenset((
-    "bound by", "cause", "kernel", "layer", "level", "longest gap", "made late by", "operation", "part", "phase",
-    "problem", "rank", "solver", "step", "text", "verdict",
+    "bound by", "cause", "class", "kernel", "layer", "level", "longest gap", "made late by", "operation", "part",
+    "phase", "problem", "rank", "solver", "step", "text", "verdict",
 ))  # fmt: skip
 """Columns with words."""
 _KINDS = dict.fromkeys(("cumul. %", "host ms", "95 %"), "number wide") | {
@@ -201,6 +201,15 @@ def steps(section: Section, room: Room) -> dict[str, Any] | None:
     heads = ("phase", "batch", "tokens", "steps", "ms per step", "ms of kernels", "kernels")
     rest = _left(section.steps, rows, "kind")
     return listing("Steps", heads, rows, rest, note="means per step", caption="Steps by kind, most time first")
+
+
+def classes(section: Section, room: Room) -> dict[str, Any] | None:
+    shown = section.classes[: room.rows]
+    names = shown_names(shown, room.name)
+    rows = [(visible(name), *times) for name, times in zip(names, _times(section, shown), strict=True)]
+    rest = _rest(section, section.classes, len(shown), "class", section.no_layer)
+    note = f"layers of one class together, {section.layers_by}, {section.each}; % {section.of_whole}"
+    return listing("Layer classes", ("class", *_TIMES), rows, rest, note=note, caption="Classes, most time first")
 
 
 def layers(section: Section, room: Room) -> dict[str, Any] | None:
@@ -414,6 +423,7 @@ def _parts(section: Section, room: Room) -> list[dict[str, Any] | None]:
         _log(section, room),
         _compute(section),
         _tree(section, room),
+        classes(section, room),
         layers(section, room),
         operations(section, room),
         problems(section, room),

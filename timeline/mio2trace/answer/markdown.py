@@ -84,6 +84,7 @@ def _section(section: Section, several: bool, room: Room) -> Iterator[str]:
     if section.log:
         log = [(level, f"{number:,}", shortened(text, 2 * room.name)) for level, number, text in section.log]
         yield from _table("Errors and warnings of the log", ("level", "times", "text"), log[: room.rows])
+    yield from _listed(section, "layer class", section.classes, section.layers_by, room)
     yield from _listed(section, "layer", section.layers, section.layers_by, room)
     yield from _rest(section, section.no_layer, section.layers)
     yield from _listed(section, "operation", section.operations, "in their layers", room)
@@ -132,7 +133,7 @@ def _listed(section: Section, noun: str, rows: Sequence[ListRow], of: str, room:
         (name, ms_cell(row.ns), _share(section, row.ns))
         for name, row in zip(shown_names(shown, room.name), shown, strict=True)
     ]
-    head = f"{noun.capitalize()}s ({', '.join(filter(None, (of, section.each)))})"
+    head = f"{noun.capitalize()}{'es' if noun.endswith('s') else 's'} ({', '.join(filter(None, (of, section.each)))})"
     yield from _table(_of(head, rows, room), (noun, "ms", f"% {section.of_whole}"), cells)
 
 
@@ -169,7 +170,8 @@ def _share(section: Section, ns: int | None) -> str:
 
 
 _TEXT = frozenset((
-    "part", "cause", "layer", "operation", "problem", "solver", "kernel", "level", "text", "rank", "made late by",
+    "part", "cause", "layer class", "layer", "operation", "problem", "solver", "kernel", "level", "text", "rank",
+    "made late by",
 ))  # fmt: skip
 """Columns with words; all others have numbers."""
 

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING
 from mio2trace.align import NONE
 from mio2trace.answer.content import (
     ListRow,
-    OperationRow,
-    ProblemRow,
     Report,
     Rest,
     Section,
@@ -52,8 +50,8 @@ TIME, SHARE = 11, 9
 NAME = WIDTH - LABEL - TIME - SHARE
 BAR = 16
 TOGETHER = 1.5
-"""Problems are listed instead of operations in layers if the first problem takes this many times as long as the first
-operation of a layer: its calls are then in many layers."""
+"""Rows that sum others are listed instead of them if the first sum takes this many times as long as the first single
+row: problems instead of operations in layers, classes of layers instead of layers."""
 LEAST_REST = 0.2
 """Time in no layer, or in no operation, replaces the third row if it has at least this share of the kernel time."""
 
@@ -142,13 +140,14 @@ def _spent(section: Section) -> Iterator[str]:
 
 
 def _lists(section: Section, most: int) -> Iterator[str]:
-    operations: tuple[str, Sequence[OperationRow | ProblemRow]] = "operations", section.operations or section.problems
-    if section.operations and section.problems:
-        alone, together = section.operations[0].ns, section.problems[0].ns or 0
-        if together >= TOGETHER * alone:
-            operations = "problems", section.problems
+    layers: Sequence[ListRow] = section.layers
+    operations: tuple[str, Sequence[ListRow]] = "operations", section.operations or section.problems
+    if _is_more(section.classes, layers):
+        layers = section.classes
+    if _is_more(section.problems, section.operations):
+        operations = "problems", section.problems
     listed: list[tuple[str, Sequence[ListRow], Rest | None]] = [
-        ("layers", section.layers, section.no_layer),
+        ("layers", layers, section.no_layer),
         (*operations, section.no_operation),
         ("kernels", section.kernels, None),
     ]
@@ -159,6 +158,10 @@ def _lists(section: Section, most: int) -> Iterator[str]:
     for label, rows, rest in listed:
         timed = [*islice((row for row in rows if row.ns != 0), most)]  # an op that only copies runs no kernel
         yield from _rows(section, label, timed, rest, most)
+
+
+def _is_more(sums: Sequence[ListRow], single: Sequence[ListRow]) -> bool:
+    return bool(sums and single) and (sums[0].ns or 0) >= TOGETHER * (single[0].ns or 0)
 
 
 def _rows(section: Section, label: str, rows: Sequence[ListRow], rest: Rest | None, most: int) -> Iterator[str]:
