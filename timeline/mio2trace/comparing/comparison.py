@@ -602,14 +602,15 @@ def label(row: Compared) -> str:
 
 
 def headline(comparison: Comparison) -> str:
-    """``SLOWER: +14.9 % (95 %: 12 to 17 %); 21.60 -> 24.81 ms of kernels per iteration``"""
+    """``SLOWER: +14.9 % (95 %: 12 to 17 %); 21.60 -> 24.81 ms of kernels per iteration (medians)``"""
     row = comparison.iteration
     if row.ratio is None or row.a_ns is None or row.b_ns is None:
         return "NOT DECIDED: one side has no time per iteration"
     of = "kernels" if comparison.a.runs[0].told_by == "kernels" else "printed layer times"
     within = f" (95 %: {interval(row)})" if interval(row) else ""
     why = f", {decision(row)}" if label(row) == "NOT DECIDED" else ""
-    return f"{label(row)}: {change(row.ratio)}{within}{why}; {ms(row.a_ns)} -> {ms(row.b_ns)} of {of} per iteration"
+    times = f"{ms(row.a_ns)} -> {ms(row.b_ns)} of {of} per iteration (medians)"
+    return f"{label(row)}: {change(row.ratio)}{within}{why}; {times}"
 
 
 def seen(side: Side) -> str:
