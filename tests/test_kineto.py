@@ -367,6 +367,24 @@ def test_a_kernel_without_possible_times_is_counted(key: str, values: list[Any],
         assert kernels(profile) == ["before_the_trace", "SubTensorOpWithScalar1d"]
 
 
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan", "-nan", "NaN", "Infinity", "-Infinity"])
+@pytest.mark.parametrize("size", [100, 1 << 20])
+def test_a_value_that_is_no_number_of_json_takes_no_row_away(value: str, size: int, tmp_path: Path) -> None:
+    """Kineto prints `inf` for a device whose properties it does not know, and for a copy of no duration."""
+    written = [made | {"args": made["args"] | {"blocks per SM": 47.5, "per": "text: inf, nan"}} for made in rows()]
+    data = trace(written)
+    spoiled = data.replace(b"47.5", value.encode())
+    assert spoiled.count(value.encode()) >= len(written)
+    notes = Notes()
+    array = pieces.EventArray((spoiled[at : at + size] for at in range(0, len(spoiled), size)), "x", notes)
+    events = [event for piece in array.pieces() for event in piece]
+    assert not [*notes]
+    assert [(event.name, event.args.correlation) for event in events] == [
+        (made["name"], made["args"].get("correlation")) for made in rows()
+    ]
+    assert kernels(of(tmp_path, spoiled)[0]) == kernels(of(tmp_path, data)[0])
+
+
 @pytest.mark.parametrize(
     "args", [{"correlation": [1]}, {"correlation": 1 << 80}, {"correlation": 1.5}, [], "x", {"grid": [1, 2]}]
 )

@@ -78,6 +78,9 @@ _BETWEEN = late(rb"\}\s*,\s*(?=\{\s*" + _FIRST_KEYS.encode() + b")")
 _NEXT = late(r"\{\s*" + _FIRST_KEYS)
 _OPENING = late(rb'"traceEvents"\s*:\s*\[')
 _SPACE = late(r"[\s,]*")
+_NO_NUMBER = late(rb'(?<!\\)("\s*:\s*)-?(?:inf|nan|NaN|Infinity)(?=\s*[,}])')
+"""A value as C++ prints it, which JSON does not have: ``"blocks per SM": inf`` (of a device without properties),
+``"memory bandwidth (GB/s)": inf`` (a copy of no duration)."""
 _MOST_FAILED = 16
 """Events of a piece that may be searched up to its end. Later events end at the latest where another may begin: a text
 without an end would be read again for every event after it."""
@@ -213,7 +216,7 @@ class EventArray:
 
     def _events(self, text: bytes, is_last: bool) -> Sequence[Event]:
         if is_last:
-            return self._one_by_one(text[1:-1], is_last)
+            return self._one_by_one(_NO_NUMBER.sub(rb"\1null", text[1:-1]), is_last)
         try:
             events: Sequence[Event] = self._decoder.decode(text)
             times = [event.ts for event in events if type(event.ts) is float]
@@ -222,7 +225,7 @@ class EventArray:
                 events = self._decoder.decode(text)
             return events
         except UNREADABLE:
-            pass
+            text = _NO_NUMBER.sub(rb"\1null", text)
         try:
             return [self._read_args(event) for event in _LOOSE_EVENTS.decode(text)]
         except UNREADABLE:
