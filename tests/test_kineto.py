@@ -386,6 +386,30 @@ def test_a_value_that_is_no_number_of_json_takes_no_row_away(value: str, size: i
 
 
 @pytest.mark.parametrize(
+    ("change", "written", "defect"),
+    [
+        ({"ts": "soon"}, "", "times-out-of-order"),
+        ({"ph": "B"}, "", "times-out-of-order"),
+        ({}, '"C:\\prog"', "unreadable"),  # no JSON
+        ({}, "", "unreadable"),
+    ],
+)
+def test_a_profile_without_a_kernel_of_its_file_is_incomplete(
+    change: dict[str, Any], written: str, defect: str, tmp_path: Path
+) -> None:
+    events = rows()
+    assert events[8]["cat"] == "kernel"
+    data = trace(damaged(change))
+    if not change:
+        data = data.replace(json.dumps(events[8]["name"]).encode(), written.encode())
+    path = tmp_path / "made.json"
+    path.write_bytes(data)
+    (measures,) = mio2trace.analyse([path]).run.measures
+    assert measures.completeness.counts[defect] == 1
+    assert not measures.completeness.complete
+
+
+@pytest.mark.parametrize(
     "args", [{"correlation": [1]}, {"correlation": 1 << 80}, {"correlation": 1.5}, [], "x", {"grid": [1, 2]}]
 )
 def test_arguments_of_other_types_are_counted(args: Any, tmp_path: Path) -> None:
