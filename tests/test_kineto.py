@@ -267,6 +267,15 @@ def test_work_of_a_device_that_is_not_read_is_a_problem(tmp_path: Path) -> None:
     path.write_bytes(trace([*host, launch, row("overhead", "Buffer Flush", 542, 542, FIRST_US + 700, 50)]))
     result = CliRunner().invoke(cli, ["report", str(path)])
     assert "it holds 1 kernel launch, so the profiler got no records of the GPU" in result.output
+    counters = row("cuda_profiler_range", "gemm", 0, 0, FIRST_US, 5)  # CUPTI's counters, without times of kernels
+    whole = trace([*host, launch, counters])
+    for data, found in (
+        (whole, "row of category cuda_profiler_range not drawn"),
+        (whole[: whole.index(b"cuda_profiler")], CUT),
+    ):
+        path.write_bytes(data)
+        result = CliRunner().invoke(cli, ["report", str(path)])
+        assert f"it holds 1 kernel launch and no kernel that could be read: {found}" in result.output
 
 
 def test_a_recording_begins_with_what_it_launched(tmp_path: Path) -> None:

@@ -328,7 +328,9 @@ def what_is_missing(run: Run, notes: Notes) -> str:
         lost = "; ".join(map(str, notes.problems))
         host = sum(len(profile.ranges) for profile in run.profiles)
         launched = sum(Launches(profile, has_common_clock=False).without_kernels for profile in run.profiles)
-        if launched:
+        if launched and lost:
+            lost = f"it holds {count(launched, 'kernel launch')} and no kernel that could be read: {lost}"
+        elif launched:
             lost = (
                 f"it holds {count(launched, 'kernel launch')}, so the profiler got no records of the GPU (no "
                 "permission, or another profiler uses the GPU)"
