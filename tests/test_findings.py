@@ -116,10 +116,12 @@ def pausing(host: int, queue: int, **more: Any) -> Subject:
     return twice(each, **more)
 
 
-def cold(first_ms: int, later: int = 2, other_calls: Sequence[Call] = ()) -> Subject:
-    """Iterations of 10 ms; the first takes ``first_ms``: its host begins before anything runs, at 1000 ms."""
+def cold(first_ms: int, later: int = 2, other_calls: Sequence[Call] = (), slow: int = 0) -> Subject:
+    """Iterations of 10 ms; the first takes ``first_ms``: its host begins before anything runs, at 1000 ms. So do the
+    last ``slow`` ones."""
     steps = {number: [Ran("work", 10 * MS, 0)] for number in range(1, later + 2)}
-    return subject(steps, [operation(0)], host_ns={1: (first_ms - 10) * MS}, other_calls=other_calls)
+    before = dict.fromkeys((1, *range(later + 2 - slow, later + 2)), (first_ms - 10) * MS)
+    return subject(steps, [operation(0)], host_ns=before, other_calls=other_calls)
 
 
 def changing(fast: int, slow: int, count: int = 10, rest: int = 0, first: int = 0, **more: Any) -> Subject:
@@ -253,7 +255,9 @@ CASES = [
     Case("communication", beside(ALL_REDUCE, 10 * MS + 1), 10 * MS + 1, 0.1 + 1e-8, "medium",
          [beside(ALL_REDUCE, 10 * MS)]),
     # 30 ms where 10 are usual: 20 of 30 + 2 x 10
-    Case("first-iteration", cold(30), 20 * MS, 0.4, "medium", [cold(20), cold(30, later=1)]),
+    Case("first-iteration", cold(30), 20 * MS, 0.4, "medium", [cold(20), cold(30, later=1), cold(30, later=5, slow=1)]),
+    Case("first-iteration", cold(30, later=20, slow=1), 20 * MS, 20 / (2 * 30 + 19 * 10), "medium",
+         [cold(30, later=20, slow=2)]),
     Case("first-iteration", calls_of_one(20 * MS + 2), 10 * MS + 2, 10 / 40, "medium", [calls_of_one(20 * MS)], ONES),
     Case("first-iteration", calls_of_one(50 * MS), 40 * MS, 40 / 70, "medium", [calls_of_one(50 * MS, 2)], ONES),
     # 8 x 10 and 2 x 20 ms: mean 12, deviation 4.2 (35 %); 20 of 120 ms are above the median

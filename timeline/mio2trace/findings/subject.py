@@ -186,7 +186,8 @@ def _is_amount(value: Any) -> bool:
 
 MOST_LOST = 0.1
 """Gaps may be work that was not recorded if at least this part of the launches has no kernel."""
-
+AS_LONG = 0.05
+"""A cold first iteration is nothing special if more than this part of the steady ones take as long."""
 _COMPILED = re.compile(r"CompiledFxGraph|Torch-Compiled Region|CompiledFunction", re.ASCII)
 MOST_WORK = 2.0
 """A first iteration of another kind with more than this many times the usual kernel time does other work."""
@@ -415,14 +416,24 @@ class Subject:
         The length is that of the step. If it is unknown, it is that of the host's part of the step. Steady iterations
         of unknown length are left out.
         """
+        first, known = self._first_and_steady
+        return (first, round(median(known)), first + sum(known)) if first and known else None
+
+    @property
+    def first_is_usual(self) -> bool:
+        """Whether more than `AS_LONG` of the steady iterations take as long as a cold first one."""
+        first, known = self._first_and_steady
+        return sum(ns >= first for ns in known) > AS_LONG * len(known)
+
+    @cached_property
+    def _first_and_steady(self) -> tuple[int, list[int]]:
         cold = self.cold[:1]
         steady = [one for one in self.steady.told.all if self.steady.has(one.number)]
         if not (cold and steady):
-            return None
+            return 0, []
         is_told = cold[0].step_ns is not None and any(one.step_ns is not None for one in steady)
         first, *later = ((one.step_ns if is_told else one.host_ns) or 0 for one in (*cold, *steady))
-        known = [ns for ns in later if ns]
-        return (first, round(median(known)), first + sum(known)) if first and known else None
+        return first, [ns for ns in later if ns]
 
     @cached_property
     def first_prepared(self) -> dict[str, int]:
