@@ -15,7 +15,7 @@ from mio2trace.model.choices import Gemm
 from mio2trace.model.profile import Call, Range
 from mio2trace.ops.families.collective import CollectiveProblem
 from tests.made_up_costs import MS, SETUP, US, Ran, fired, operation, rules, subject, twice
-from tests.test_findings import ADD, ALL_REDUCE, TORCH, TURN, changing
+from tests.test_findings import ADD, ALL_REDUCE, TORCH, TURN, beside, changing
 
 # -- a step that earlier ones warmed up ------------------------------------------------------------------------------
 
@@ -199,6 +199,9 @@ SAID = [
     *(("layout-transposes", helped(NHWC.format(name), ranges=TORCH, api="cuda"),
        "Keep tensors in the layout of the kernels, NHWC (memory_format=torch.channels_last).")
       for name in ("nchwToNhwcKernel", "nhwcToNchwKernel")),
+    # no word of MIOpen if nothing in the run is MIOpen's
+    ("unattributed", beside("mine", 9 * MS), "the program's own or another library's."),
+    ("unattributed", beside("gcnAsmWinogradXformData", 9 * MS), "record its ranges (MIOPEN_ENABLE_LOGGING_ROCTX=1)"),
     ("helpers", helped("Im2Col"), "other than Gemm"),
     ("helpers", helped("SubTensorOpWithScalar1d"), "set tensors to zero"),
     ("casts", helped("SubTensorOpWithCastTensor4d"), "MIOpen's solver works in another type"),

@@ -320,6 +320,14 @@ def test_what_may_be_cold_or_is_a_small_part_is_not_high(steps: tuple[int, ...],
     assert (one.found.share, one.severity) == (0.4, severity)
 
 
+def test_a_sentence_names_a_kernel_as_the_list_of_kernels_does() -> None:
+    """An entry point of many kernels by what it runs, an element-wise kernel by its functor."""
+    entry = "void cutlass::device_kernel<mine::gemm::Fp8Gemm>(mine::gemm::Fp8Gemm::Params)"
+    adds = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, char*>(int)"
+    for name, shown in ((entry, "Fp8Gemm"), (adds, "add (vectorized_elementwise_kernel)")):
+        assert fired(beside(name, 9 * MS), "unattributed").found.number.endswith(f"is in no operation: {shown}.")
+
+
 def test_the_worst_stands_first() -> None:
     """By severity, then by the time at stake."""
     both = findings(pausing(20 * MS, 0, calls=False))

@@ -11,7 +11,7 @@ import numpy as np
 from mio2trace.evidence import SEQUENCE
 from mio2trace.findings.rule import Found, Rule, ms, percent, severity_of
 from mio2trace.findings.subject import Subject
-from mio2trace.kernels.names import kernel_name, normalise
+from mio2trace.kernels.names import kernel_name, short_kernel
 from mio2trace.model.profile import NAMELESS
 from mio2trace.model.tables import present
 from mio2trace.ops.operation import problem_name
@@ -19,6 +19,7 @@ from mio2trace.outgoing import count
 
 OUTSIDE, DOUBT, GRAPH, MODULES = 0.05, 0.01, 0.05, 0.05
 REPLAYED = 0.5
+_NOT_OURS = "Look at `mio2trace kernels`: the kernels are the program's own or another library's."
 _REPLAYED = "Graphs launched most of these kernels: profile one run without graph capture to get exact evidence."
 _EXACT = (
     "Record exact evidence: MIOpen's ranges (MIOPEN_ENABLE_LOGGING_ROCTX=1), or its entries with buffers"
@@ -72,9 +73,10 @@ def _unattributed(subject: Subject) -> Iterator[Found]:
         ns,
         count=subject.each(sum(number for number, _ in outside.values())),
         number=f"{percent(subject.share(ns))} of the kernel time ({subject.time(ns)}) is in no operation{said}:"
-        f" {', '.join(dict.fromkeys(normalise(name)[:60] for name in names[:3]))}.",
+        f" {', '.join(dict.fromkeys(short_kernel(name)[:60] for name in names[:3]))}.",
         scope=tuple(names),
         severity=severity_of(of_ours) or "info",
+        advice="" if ours or subject.alignment.logs else _NOT_OURS,
     )
 
 
@@ -145,7 +147,7 @@ def _late_end(subject: Subject) -> Iterator[Found]:
         return
     rows = rows[np.argsort(-late[rows], kind="stable")]
     names = [counted.names[at] for at in counted.name_of[counted.kernels[rows]].tolist()]
-    ns, recorded, name = int(late.sum()), int(counted.ns[rows[0]]), normalise(names[0])[:60]
+    ns, recorded, name = int(late.sum()), int(counted.ns[rows[0]]), short_kernel(names[0])[:60]
     yield subject.found(
         ns,
         count=len(rows),
