@@ -76,7 +76,7 @@ def stretched(raw: Raw, windows: Sequence[Window]) -> Expected | None:
             row.kind == "kernel"
             and row.size
             and row.name
-            and not COMMUNICATION.search(row.name)
+            and not COMMUNICATION.match(row.name)
             and not COPY_KERNEL.match(row.name)
         ):
             groups[row.name, repr(row.size)].append(row)

@@ -124,13 +124,38 @@ def test_a_kernel_before_its_launch_shows_clocks_that_differ(at: float, counts: 
         "void vllm::cross_device_reduce_1stage<float, 8>(vllm::RankData*)",
         "void deep_ep::internode_ll::combine<true, 7168, 11>(void*, void*, int*, void*)",
         "void deep_ep::legacy::intranode::dispatch<8, 768, 8192>(int4*, float*)",
+        "void hybrid_ep::combine_kernel<8, 4>(hybrid_ep::combine_kernel_param_t)",
         "EpDispatchIntraNodeKernel_bf16",
+        "void flashinfer::trtllm_mnnvl_allreduce::oneshotAllreduceFusionKernel<8, __nv_bfloat16>(__nv_bfloat16*)",
+        "void tensorrt_llm::kernels::ar_fusion::moe::moefinalize_allreduce_fusion_kernel_oneshot_lamport<float>(int)",
+        "void tensorrt_llm::kernels::moe_comm::moeA2ACombineKernel<8>(int)",
+        "void mscclpp::collective::allreducePacket<__half>(__half*)",
+        "mscclpp::collective::allgatherFullmesh2(void*)",
+        "void c10d::symmetric_memory::(anonymous namespace)::wait_signal_kernel(unsigned int**, int)",
+        "kuserbuffers_pushsend(int*, int*, int4*, int4*, int)",
+        "nvshmemi_barrier_on_stream_kernel_threadgroup(int)",
     ],
 )
 def test_whoever_reduces_it_is_communication(name: str, tmp_path: Path) -> None:
     measures = both(tmp_path, [step("ProfilerStep#5", 1000), *ran(200, 100, 50, 1), *ran(260, 110, 30, 2, name=name)])
     assert measures.steady.step_time is not None
     assert measures.steady.step_time.communication_ns == 30_000
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "triton_poi_fused_add_all_gather_into_tensor_wait_tensor_3",
+        "void deep_ep::layout::get_dispatch_layout<256, 32, 8>(long const*)",
+        "void hybrid_ep::permute_kernel<8>(int)",
+        "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float> >(at::native::ReduceOp<float>)",
+    ],
+)
+def test_a_kernel_beside_a_collective_is_none(name: str, tmp_path: Path) -> None:
+    """What copies, sorts or adds for it on the rank alone."""
+    measures = both(tmp_path, [step("ProfilerStep#5", 1000), *ran(200, 100, 50, 1), *ran(260, 110, 30, 2, name=name)])
+    assert measures.steady.step_time is not None
+    assert measures.steady.step_time.communication_ns == 0
 
 
 def test_a_host_that_waits_for_earlier_work_makes_no_step_cold(tmp_path: Path) -> None:

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 COMMUNICATION = re.compile(
-    r"nccl|rccl|all_reduce_kernel|cross_device_reduce|\bint(?:er|ra)node|EpDispatch|EpCombine", re.IGNORECASE
+    r"(?!triton_).*(?:nccl|rccl|all_?reduce|allgather|cross_device_reduce|\bint(?:er|ra)node|EpDispatch|EpCombine"
+    r"|userbuffers|nvshmem|moeA2A|signal_kernel|hybrid_ep::(?!permute))",
+    re.IGNORECASE | re.DOTALL,
 )
 COPY_KERNEL = re.compile(r"__amd_rocclr_(copy|fill)")
 
@@ -69,7 +71,7 @@ class Command:
 def family_of_kernel(name: str) -> str:
     if COPY_KERNEL.match(name):
         return "copies"
-    return "communication" if COMMUNICATION.search(name) else "compute"
+    return "communication" if COMMUNICATION.match(name) else "compute"
 
 
 @dataclass

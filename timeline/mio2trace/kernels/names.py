@@ -301,12 +301,15 @@ _OTHERS: tuple[tuple[str, str], ...] = (
     (r"fill_image_borders_\w+", "pad"),
     # RCCL, NCCL, and Microsoft's schedules in them: one process's part of a collective
     (r"(?:nccl|rccl|msccl)\w+", "collective"),
-    # kernels of serving engines (vLLM, SGLang, AITER)
-    (r"cross_device_reduce\w*|quickreduce\w*|allreduce_\w+|all_reduce_\w+|reduce_scatter_\w+", "collective"),
-    (r"allgather_\w+|all_gather_\w+|all_to_all_\w+", "collective"),
+    # kernels of serving engines (vLLM, SGLang, AITER), MSCCL++
+    (r"cross_device_reduce\w*|quickreduce\w*|all_?reduce\w*|reduce_?scatter\w*", "collective"),
+    (r"all_?gather\w*|all_?to_?all\w*|allToAll\w*|A(?:llReduce|llGather|llToAll)\w*|ReduceScatter\w*", "collective"),
     # PyTorch's symmetric memory, FlashInfer, TensorRT-LLM
     (r"(?:multimem|one_?shot|two_?shot|lamport_style_one_shot)_(?:all|reduce)\w+", "collective"),
-    (r"(?:one|two)ShotAllReduce\w*|allreduce_fusion\w*", "collective"),
+    (r"(?:one|two)[sS]hotAll[rR]educe\w*|moe(?:finalize|reduction|reduce)_allreduce_\w+", "collective"),
+    (r"(?:barrier|put_signal|wait_signal)_kernel|moeA2A(?:Dispatch|Combine)\w*", "collective"),
+    # Transformer Engine, NVSHMEM
+    (r"k?userbuffers_\w+|nvshmem\w+", "collective"),
     # MORI
     (r"Ep(?:Dispatch|Combine)\w+|OneShotAll(?:2all|Gather|Reduce)\w+", "collective"),
     # cuDNN
@@ -328,7 +331,10 @@ PATTERNS: tuple[_Pattern, ...] = (
 )
 """The beginning of a name (a fast check before the expression), the expression, and its meaning."""
 
-_EXCHANGE = late(r"(?:void )?(?:[A-Za-z_]\w*::)*(?:intranode|internode|internode_ll)::\w")
+_EXCHANGE = late(
+    r"(?:void )?(?:[A-Za-z_]\w*::)*"
+    r"(?:(?:intranode|internode|internode_ll)::\w|hybrid_ep::(?:dispatch|combine|device_sync)_)"
+)
 """DeepEP's exchange of tokens between ranks: only the namespace tells its ``dispatch`` and ``combine`` from others."""
 _SCOPE = re.compile(r"^(?:[A-Za-z_]\w*+::|\(anonymous namespace\)::)+")
 _LENGTH = re.compile(r"[0-9]{1,4}")
@@ -360,7 +366,7 @@ def normalise(name: str) -> str:
 @lru_cache(maxsize=1 << 12)
 def kernel_name(name: str) -> KernelName | None:
     """Return the meaning of a kernel's name; None for a name without a row."""
-    if "node" in name and _EXCHANGE.match(name) is not None:
+    if ("node" in name or "hybrid_ep" in name) and _EXCHANGE.match(name) is not None:
         return KernelName(role="collective")
     return _meaning(normalise(stem(name)))
 
