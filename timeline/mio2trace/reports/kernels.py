@@ -243,7 +243,7 @@ def by_repetition(kernels: Activities, repetitions: Sequence[range], unit: Unit)
 GEMM = ("M", "N", "K", "batch")
 PADDED = ("padded_M", "padded_N", "padded_K")
 BUCKET = ("bucket_M", "bucket_N", "bucket_K")
-_NO_GEMM = "of no kernel the sizes of a GEMM are known"
+_NO_GEMM = "of no kernel the sizes of a GEMM are known; `mio2trace ops` has those of operations, PyTorch's too"
 _OBJECTS = {"gemm": GEMM, "padded": PADDED, "bucket": BUCKET}
 
 
