@@ -98,7 +98,7 @@ def test_the_rows_of_a_step(tmp_path: Path) -> None:
     """Ops with what they were given, calls on threads, kernels on streams, sizes in work-items, routes, rank."""
     profile, notes = of(tmp_path, trace())
     assert notes == {
-        "Python function not drawn: --host-calls draws all of them, modules are drawn anyway": 1,
+        "Python function not drawn: --host-calls all draws all of them, modules are drawn anyway": 1,
         WITHOUT_LAUNCH: 1,
     }
     by_name = {activity.name: activity for activity in profile.activities}

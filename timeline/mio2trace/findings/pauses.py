@@ -199,7 +199,7 @@ def _how_to_see(subject: Subject) -> str:
     """Say how to see the host's work between two launches."""
     if not subject.is_torch:
         return ""
-    return "; --host-calls draws its functions" if subject.has_stacks else "; with_stack=True records it"
+    return "; --host-calls all draws its functions" if subject.has_stacks else "; with_stack=True records it"
 
 
 def _busiest(step: StepTime) -> tuple[list[Window], Window]:

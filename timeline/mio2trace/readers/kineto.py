@@ -695,7 +695,7 @@ class _Reading:
         """Add notes. ``is_recorded``: there are rows of devices; otherwise a row that was left out may be one."""
         place = self._source.name
         if self._frames:
-            what = "Python function not drawn: --host-calls draws all of them, modules are drawn anyway"
+            what = "Python function not drawn: --host-calls all draws all of them, modules are drawn anyway"
             self._notes.remark(what, place, self._frames)
         for category, count in self._unknown.most_common(5):
             say = self._notes.remark if is_recorded or category in _OF_PROFILER else self._notes.add

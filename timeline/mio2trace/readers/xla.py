@@ -11,7 +11,7 @@ call of a kernel is the host event with the same correlation id. The kernel or i
 device and launching thread there are ranges of the programs, layers and ops whose kernels were launched, from the first
 launch to the last. A layer is the path in an op's name (`layer_of`); its problem is that of the program's instruction.
 Steps are ranges with a ``step_num``, else executions of the program with the most device time. Python calls are read
-with ``--host-calls`` only. Times are whole ps and are rounded to ns. TPU lines are not read.
+with ``--host-calls all`` only. Times are whole ps and are rounded to ns. TPU lines are not read.
 """
 
 from __future__ import annotations
