@@ -353,7 +353,7 @@ def test_an_inner_op_launches_for_itself(tmp_path: Path) -> None:
     assert [one and one.api for one in (of["elementwise"], of["fill"])] == ["aten::add_", "aten::miopen_convolution"]
 
 
-def only(name: str, inputs: Inputs) -> Operation:
+def only(name: str, inputs: Inputs | None) -> Operation:
     (operation,) = operations_of(name, inputs)
     return operation
 
@@ -463,7 +463,7 @@ def test_what_an_op_computes(name: str, shapes: list[Any], values: list[str], co
     [
         ("cudnn_convolution", [[32, 3, 8, 8], [64, 3, 7, 7], [], []], "Conv fwd 32x3x8x8 w64x3x7x7"),
         ("cudnn_convolution", [[32, 3, 8, 8], [96, 3, 7, 7], [], []], "Conv fwd 32x3x8x8 w96x3x7x7"),
-        ("convolution_backward", [[2, 4, 7, 7], [2, 3, 8, 8], [4, 3, 2, 2]], "Conv 2x3x8x8 w4x3x2x2"),
+        ("convolution_backward", [[2, 4, 7, 7], [2, 3, 8, 8], [4, 3, 2, 2]], "Conv bwd 2x3x8x8 w4x3x2x2"),
         ("max_pool2d_with_indices", [[2, 3, 8, 8], [], [], []], "Pool fwd 2x3x8x8"),
     ],
 )
@@ -473,6 +473,21 @@ def test_ops_without_recorded_numbers_are_told_apart_by_their_shapes(name: str, 
     assert operation.problem is None
     assert operation.doubts == ("the inputs do not show the problem",)
     assert (operation_name(operation), problem_name(operation)) == (shown, f"{shown} half")
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("convolution_backward", "Conv bwd"),
+        ("_cudnn_rnn_backward", "RNN bwd"),
+        ("_cudnn_rnn", "RNN fwd"),
+        ("mm", "Gemm"),
+    ],
+)
+def test_both_gradients_of_an_op_without_inputs_are_not_named_like_all_directions(name: str, shown: str) -> None:
+    operation = only(f"aten::{name}", None)
+    assert operation.direction in (None, "forward")
+    assert operation_name(operation) == problem_name(operation) == shown
 
 
 def test_an_rnn_has_its_command() -> None:

@@ -219,12 +219,13 @@ _DIRECTIONS = {"forward": "fwd", "backward-data": "bwd data", "backward-weights"
 _TWO_GRADIENTS = frozenset().union(*(family.two_gradients for family in FAMILIES))
 
 _OF_NAME = attrgetter(
-    "phase", "primitive", "direction", "input", "output", "weights", "window", "stride", "dilation", "groups"
+    "phase", "primitive", "direction", "input", "output", "weights", "window", "stride", "dilation", "groups", "api"
 )
 _OF_PROBLEM = attrgetter(
     "primitive", "direction", "input", "output", "weights", "window", "stride", "dilation", "groups",
-    "pad", "mode", "dtype", "layout",
+    "pad", "mode", "dtype", "layout", "api",
 )  # fmt: skip
+_GRADIENTS = frozenset(("aten::convolution_backward", "aten::miopen_rnn_backward", "aten::_cudnn_rnn_backward"))
 _REMEMBERED = 1 << 12
 _operation_names: dict[object, str] = {}
 _problem_names: dict[object, str] = {}
@@ -291,8 +292,8 @@ def _type(facts: OperationFacts) -> str:
 
 def _kind(operation: OperationFacts) -> str:
     kind = primitive_name(operation.primitive)
-    if operation.direction is None:
-        return kind
+    if operation.direction is None:  # an op may compute both gradients
+        return f"{kind} bwd" if operation.api in _GRADIENTS else kind
     direction = _DIRECTIONS[operation.direction]
     return f"{kind} {direction if operation.primitive in _TWO_GRADIENTS else direction.partition(' ')[0]}"
 
