@@ -80,7 +80,7 @@ def compare(  # noqa: PLR0913 - click gives each option by keyword
     5 runs changes above 5 %.
 
     Problems are matched by their computation, layers by their place in the net. Kernels are shown as the cause of a
-    change in a problem; without a problem they are compared by name. Times are means per steady iteration. Searches,
+    change in a problem; without a problem they are compared by name. Times are medians of steady iterations. Searches,
     the first iteration and program builds are compared apart.
 
     \b
