@@ -267,6 +267,10 @@ def test_work_of_a_device_that_is_not_read_is_a_problem(tmp_path: Path) -> None:
     path.write_bytes(trace([*host, launch, row("overhead", "Buffer Flush", 542, 542, FIRST_US + 700, 50)]))
     result = CliRunner().invoke(cli, ["report", str(path)])
     assert "it holds 1 kernel launch, so the profiler got no records of the GPU" in result.output
+    for call in ("urEnqueueKernelLaunch", "zeCommandListAppendLaunchKernel"):
+        path.write_bytes(trace([*host, launch | {"cat": "xpu_runtime", "name": call}]))
+        result = CliRunner().invoke(cli, ["report", str(path)])
+        assert "it holds 1 kernel launch, so the profiler got no records of the GPU" in result.output
     counters = row("cuda_profiler_range", "gemm", 0, 0, FIRST_US, 5)  # CUPTI's counters, without times of kernels
     whole = trace([*host, launch, counters])
     for data, found in (

@@ -259,7 +259,10 @@ LEAST_BLOCKED_NS = 1_000_000
 """A shorter wait in a synchronising call is normal."""
 MOST_COPIED = 1 << 20
 """Bytes: a larger copy may begin long after its call, because its pages are pinned or staged first."""
-_LAUNCH = late(r"^(?:hip|cuda|cu)\w*Launch(?!HostFunc)|^clEnqueue(?:NDRangeKernel|Task)$")
+_LAUNCH = late(
+    r"^(?:hip|cuda|cu)\w*Launch(?!HostFunc)|^clEnqueue(?:NDRangeKernel|Task)$"
+    r"|^urEnqueueKernelLaunch|^zeCommandListAppendLaunch\w*Kernel"  # of Intel's GPUs
+)
 _WAIT = late(r"Synchronize|EventQuery|StreamQuery|WaitForEvents|clFinish|Memcpy")
 """Calls in which the host waits for a device."""
 _FOREVER = (1 << 63) - 1
