@@ -244,6 +244,13 @@ def test_speed_and_memory_of_a_copy(copy: Ran, says: str) -> None:
     assert says in stepping(copy).found.number
 
 
+def test_the_speed_of_copies_shows_how_much_of_their_time_has_a_size() -> None:
+    """One of two copies has a size, as in RPD: its speed is not that of both."""
+    run = recorded(Ran("a", 50 * MS), copying(ns=15 * MS), copying(ns=5 * MS, size_bytes=10 * MS))
+    says = "20.00 ms host to device (2 copies, 2 GB/s in 25.0 % of their time, sizes of the rest unknown)."
+    assert says in fired(run, "copies").found.number
+
+
 def test_the_problem_of_a_collective_is_no_reason_to_fail() -> None:
     """A collective of unknown size in a recording, with an operation that has no message."""
     own = operation(0, primitive="allreduce", api="nccl", direction=None, command=None)

@@ -582,11 +582,16 @@ def _copies(subject: Subject) -> Iterator[Found]:
 
 
 def _direction(one: Exposed, number: int) -> str:
-    """Return ``885.7 ms device to host (1 copy, 4.52 GB/s)``. ``number``: of steps."""
+    """Return ``885.7 ms device to host (1 copy, 4.52 GB/s)``. ``number``: of steps.
+
+    The rate names its part of the copies' time if the sizes of some are unknown.
+    """
     noun = one.direction if one.direction in ("copy kernels", "fills") else ""
     copies = max(1, round(one.count / number))
     speed = one.bytes / one.bytes_ns if one.bytes_ns else 0
     rate = f", {f'{speed:.3g}' if speed >= LEAST_SPEED else f'under {LEAST_SPEED}'} GB/s" if one.bytes_ns else ""
+    if rate and one.sized < 1:
+        rate += f" in {percent(one.sized)} of their time, sizes of the rest unknown"
     if noun:
         return f"{ms(one.ns / number)} in {count(copies, noun.removesuffix('s'))}{rate}"
     where = "" if one.direction == "copies" else f" {one.direction}"

@@ -188,9 +188,9 @@ class Exposed(msgspec.Struct, frozen=True, kw_only=True):
     the first of them.
 
     The other fields are of all copies that begin in the same spans. ``count``: their number. ``bytes``, ``bytes_ns``:
-    their size and their time as far as sizes are known. ``blocking``: the part of their time whose calls block the
-    host, None if no call is known. ``pageable``: the part of their time with pageable memory, None if the profiler
-    names the memory of none.
+    their size and their time as far as sizes are known. ``sized``: the part of their time with known sizes.
+    ``blocking``: the part of their time whose calls block the host, None if no call is known. ``pageable``: the part
+    of their time with pageable memory, None if the profiler names the memory of none.
     """
 
     direction: str
@@ -198,6 +198,7 @@ class Exposed(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     bytes: int
     bytes_ns: int
+    sized: float
     blocking: float | None
     pageable: float | None
 
@@ -247,6 +248,7 @@ def exposed_copies(alignment: Alignment, device: int, spans: Sequence[Span]) -> 
                 count=int(own.sum()),
                 bytes=sum(sizes.tolist()),
                 bytes_ns=sum(lengths[sizes > 0].tolist()),
+                sized=sum(lengths[sizes > 0].tolist()) / max(1, sum(lengths.tolist())),
                 blocking=sum(lengths[blocks[own]].tolist()) / called if called else None,
                 pageable=sum(lengths[is_pageable[own]].tolist()) / named if named else None,
             )
