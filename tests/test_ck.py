@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from mio2trace import convert
+from mio2trace import analyse, convert
+from mio2trace.answer import of_logs
 from mio2trace.model.log import FrameworkLog, LocalTime
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
@@ -129,6 +130,15 @@ def test_a_stamp_that_is_none_is_no_stamp(tmp_path: Path) -> None:
     stamps = ["0101 00:00:00.000000", "", "1303 15:39:29.318205", "1103 15:39", "0230 01:01:01"]
     log = the_log(read_json(tmp_path, [entry(timestamp=stamp) for stamp in stamps]))
     assert [layer.stamp for layer in log.layers] == [None] * len(stamps)
+
+
+def test_a_layer_with_two_directions_is_one_layer(tmp_path: Path) -> None:
+    """The answer counts layers, not the times that are printed for them, and names the directions in the sum."""
+    path = tmp_path / "timer.json"
+    for layers, says in ((LAYERS, "2 layers, forward and backward;"), (LAYERS[::2], "2 layers;")):
+        path.write_text(json.dumps(layers))
+        (section,) = of_logs(analyse([path]).run)
+        assert f"the sum of the times that the log prints for {says}" in section.verdict
 
 
 def test_a_label_gives_the_name(tmp_path: Path) -> None:

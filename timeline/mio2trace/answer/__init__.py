@@ -67,8 +67,11 @@ def of_logs(run: Run) -> list[Section]:
     total = sum(layer.ns for layer in layers)
     said = []
     if layers:
+        number = len({layer.name for layer in layers})
+        directions = sorted({layer.direction for layer in layers if layer.direction}, reverse=True)
+        both = f", {' and '.join(directions)}" if len(directions) > 1 else ""
         said.append(
-            f"{ms(total)} per iteration: the sum of the times that the log prints for {count(len(layers), 'layer')}"
+            f"{ms(total)} per iteration: the sum of the times that the log prints for {count(number, 'layer')}{both}"
         )
     if operations:
         ran = [one for one in operations if one.phase == "run"]
