@@ -417,6 +417,22 @@ def test_a_strided_trace_line_has_a_stride_behind_each_leading_size(tmp_path: Pa
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (f"{BENCH.format(5)}\n" * 2, "1 GEMM of a BLAS library but no profile: `mio2trace ops` lists them"),
+        (
+            f"{KEYS[0]}=GemmFwdRest:1.5,8,{ALGORITHM}\n",
+            "a find-db of MIOpen with 1 problem, which `mio2trace messages` shows",
+        ),
+    ],
+)
+def test_error_a_side_file_alone_names_the_command_that_shows_it(text: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(text)
+    for command in ("convert", "report"):
+        assert says in mio2trace(command, tmp_path / "a.txt").stderr
+
+
 @pytest.mark.parametrize("cut", range(20, len(BENCH), 23))
 def test_a_line_that_is_cut_off_is_none(cut: int, tmp_path: Path) -> None:
     """What is left of it would be another GEMM."""

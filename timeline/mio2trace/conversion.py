@@ -18,6 +18,7 @@ from mio2trace.draw.selection import window
 from mio2trace.files import TABLES_SUFFIX, Input, Progress, replacing, standard_output
 from mio2trace.machine import give_back_freed_memory, without_garbage_collection
 from mio2trace.measures.device_time import Launches
+from mio2trace.model.choices import SolverTable
 from mio2trace.notes import LOGGED, InputError, Notes, OptionError
 from mio2trace.outgoing import count
 from mio2trace.summary import explain as explained
@@ -349,6 +350,16 @@ def what_is_missing(run: Run, notes: Notes) -> str:
         return (
             "ops on the host, and no kernel or copy to report on; `mio2trace tfprof` lists the ops, `-o out.pftrace` "
             "draws them"
+        )
+    for one in run.side_files:
+        if isinstance(one, SolverTable):
+            return (
+                f"a {one.kind} of MIOpen with {count(len(one.records), 'problem')}, which `mio2trace messages` shows; "
+                "expected a profile or a log, too"
+            )
+        return (
+            f"{count(len(one.gemms), 'GEMM')} of a BLAS library but no profile: `mio2trace ops` lists them; expected "
+            "the profile of the same run, too"
         )
     return "nothing that has a time; expected kernels, layer times or iterations"
 
