@@ -418,6 +418,28 @@ def test_a_strided_trace_line_has_a_stride_behind_each_leading_size(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
+    ("line", "batch", "leading", "type_"),
+    [
+        ("rocblas_sgemm,N,T,64,32,16,1,0x1,64,0x2,32,0,0x3,65", 1, (64, 32, 65, 65), "f32_r"),
+        ("rocblas_sgemm,N,T,64,32,16,1,0x1,64,0x2,32,0,0x3,65,atomics_allowed", 1, (64, 32, 65, 65), "f32_r"),
+        ("rocblas_hgemm_batched,N,T,64,32,16,1,0x1,64,0x2,32,0,0x3,65,7,atomics_allowed", 7, (64, 32, 65, 65), "f16_r"),
+        ("rocblas_dgemm_strided_batched_64,N,T,64,32,16,1,0x1,64,9,0x2,32,9,0,0x3,65,9,3", 3, (64, 32, 65, 65),
+         "f64_r"),
+        ("rocblas_zgemm,N,T,64,32,16,(1,0),0x1,64,0x2,32,(0,0),0x3,65,atomics_allowed", 1, (64, 32, 65, 65), "f64_c"),
+        ('- { rocblas_function: "rocblas_cgemm", transA: \'N\', transB: \'T\', M: 64, N: 32, K: 16, lda: 64, ldb: 32,'
+         " ldc: 65, call_count: 1 }", 1, (64, 32, 65, 0), "f32_c"),
+    ],
+)  # fmt: skip
+def test_the_name_of_a_function_may_be_the_type(
+    line: str, batch: int, leading: tuple[int, ...], type_: str, tmp_path: Path
+) -> None:
+    """Fields of the trace as rocBLAS writes them: no type, a stride and a batch if the function has them."""
+    (gemm,) = gemms_of(f"{line}\n", tmp_path)
+    assert (gemm.m, gemm.n, gemm.k, gemm.trans_a, gemm.trans_b) == (64, 32, 16, False, True)
+    assert (gemm.batch, gemm.leading, gemm.types) == (batch, leading, (type_,) * 5)
+
+
+@pytest.mark.parametrize(
     ("text", "says"),
     [
         (f"{BENCH.format(5)}\n" * 2, "1 GEMM of a BLAS library but no profile: `mio2trace ops` lists them"),

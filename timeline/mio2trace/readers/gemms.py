@@ -23,14 +23,17 @@ _MOST_SIZE = 1 << 40
 #     hipblaslt-bench --api_method c -m 1024 -n 512 -k 1024 ... --transA N --transB N ... --solution_index 56073
 #     - { function: matmul, M: 128, N: 128, K: 128, ..., transA: N, a_type: f16_r, compute_type: c_f32_r, ...
 #     rocblas_gemm_ex,T,N,256,64,128,1,0x..,f16_r,1024,0x..,f16_r,128,0,0x..,f32_r,256,0x..,f32_r,256,f32_r,0,0,none,...
+#     rocblas_sgemm_strided_batched,T,N,256,64,128,1,0x..,1024,131072,0x..,128,8192,0,0x..,256,16384,96,atomics_allowed
 #     ./rocblas-bench -f gemm_batched_ex --transposeA T --transposeB N -m 256 -n 64 -k 128 ... --batch_count 96
 #     - { rocblas_function: "rocblas_gemm_ex", a_type: "f16_r", ..., transA: 'N', M: 108, ..., call_count: 1 }
 #
 # A library may print a call in all three forms at once. For each library the bench lines count, else the trace, else
 # the profile at the program's end. Equal calls are one record with their number. Cut lines are counted.
 
+_LETTERS = {"h": "f16_r", "s": "f32_r", "d": "f64_r", "c": "f32_c", "z": "f64_c"}
+"""The type of all matrices of a function of rocBLAS, by the letter before ``gemm``."""
 WORDS = (b"hipblaslt-bench ", b"rocblas-bench ", b"[HIPBLASLT][", b"rocblas_gemm", b"{ function: matmul",
-         b"{ rocblas_function:")  # fmt: skip
+         b"{ rocblas_function:", *(f"rocblas_{letter}gemm".encode() for letter in _LETTERS))  # fmt: skip
 _LT, _ROC = "hipBLASLt", "rocBLAS"
 _BENCH = late(r"(?:(?<!\S)(\d{1,9})\s+)?(?:\./|(?<!\S)/\S{0,200}/)?(?<![\w-])(hipblaslt|rocblas)-bench (?=\s*-)")
 _OPTION = late(r"--?[A-Za-z]\w{0,40}")
@@ -38,6 +41,10 @@ _DESCRIPTOR = late(r"(?<!\w)([ABCD])desc=\[([^\]\[]{0,400})\]")
 _COMPUTE = late(r"computeDesc=\[([^\]\[]{0,600})\]")
 _FIELD = late(r"(\w{1,40})=(\S{1,80})")
 _TRACE = late(r"(?<![\w.])(rocblas_gemm(?:_strided)?(?:_batched)?_ex),([NTC]),([NTC]),(\d.*)")
+_PLAIN_TRACE = late(r"(?<![\w.])(rocblas_[hsdcz]gemm(?:_strided)?(?:_batched)?(?:_64)?),([NTC]),([NTC]),(\d.*)")
+_PLAIN = late(r"([hsdcz])gemm(?![a-z])")
+_COMPLEX = late(r"\([^()]{0,100}\)")
+"""A complex number of a trace line has a comma."""
 _ENTRY = late(r"- \{ (rocblas_)?function: (.*)")
 _TYPE = late(r"[A-Za-z][A-Za-z0-9_]{1,30}")
 _NAME = late(r"[A-Za-z_][\w<>:-]{0,80}")
@@ -72,6 +79,9 @@ class BlasDecoder:
                 self._add(number, (_LT, "trace"), _hipblaslt_trace(text))
         elif (traced := _TRACE.search(text)) is not None:
             self._add(number, (_ROC, "trace"), _rocblas_trace(traced[1], [traced[2], traced[3], *traced[4].split(",")]))
+        elif (traced := _PLAIN_TRACE.search(text)) is not None:
+            fields = [traced[2], traced[3], *_COMPLEX.sub("0", traced[4]).split(",")]
+            self._add(number, (_ROC, "trace"), _plain_trace(traced[1].removeprefix("rocblas_"), fields))
         elif (entry := _ENTRY.search(text)) is not None:
             library = _LT if entry[1] is None else _ROC
             self._add(number, (library, "profile"), *_profile_entry(library, entry[2]))
@@ -155,7 +165,10 @@ def _of_fields(library: str, function: str, options: Mapping[str, str], sizes: s
     return _made(
         library, function, [options.get(name) for name in sizes], options.get("batch_count", "1"),
         (options.get(f"{trans}A", ""), options.get(f"{trans}B", "")),
-        tuple(options.get(f"{name}_type", plain) for name in ("a", "b", "c", "d", "compute")),
+        tuple(
+            options.get(f"{name}_type", plain) or known
+            for name, known in zip(("a", "b", "c", "d", "compute"), _plain_types(function), strict=True)
+        ),
         [options.get(f"ld{name}") for name in "abcd"], "+".join(words),
         "" if library == _ROC and solution == "0" else solution,
     )  # fmt: skip
@@ -196,6 +209,27 @@ def _rocblas_trace(function: str, fields: list[str]) -> GemmChoice | None:
         _ROC, function.removeprefix("rocblas_"), list(fields[2:5]), batch, (fields[0], fields[1]), types,
         [fields[place + 2] for place in places], "", "" if solution == "0" else solution,
     )  # fmt: skip
+
+
+def _plain_trace(function: str, fields: list[str]) -> GemmChoice | None:
+    """``tA,tB,m,n,k,alpha,A,ld[,stride],B,ld[,stride],beta,C,ld[,stride][,batch],...``: one type for all matrices."""
+    step = 3 if "_strided" in function else 2
+    places = [6, 6 + step, 7 + 2 * step]
+    end = 7 + 3 * step
+    has_batch = "_batched" in function
+    if not end + has_batch <= len(fields) <= _MOST_FIELDS:
+        return None
+    leading: list[str | None] = [fields[place + 1] for place in places]
+    return _made(
+        _ROC, function, list(fields[2:5]), fields[end] if has_batch else "1", (fields[0], fields[1]),
+        _plain_types(function), [*leading, leading[-1]], "", "",
+    )  # fmt: skip
+
+
+def _plain_types(function: str) -> tuple[str, ...]:
+    """Return the types of a function whose name has them, as ``sgemm``: A, B, C, D, computation; else no type."""
+    plain = _PLAIN.match(function)
+    return (_LETTERS[plain[1]],) * 5 if plain is not None else ("",) * 5
 
 
 def _profile_entry(library: str, text: str) -> tuple[GemmChoice | None, int]:
