@@ -439,6 +439,15 @@ def test_the_name_of_a_function_may_be_the_type(
     assert (gemm.batch, gemm.leading, gemm.types) == (batch, leading, (type_,) * 5)
 
 
+def test_a_complex_product_has_four_times_the_flops(tmp_path: Path) -> None:
+    """It has a name of its own, so it is summed with no product of real numbers."""
+    bench = "./rocblas-bench -f gemm -r {} --transposeA N --transposeB N -m 8 -n 4 -k 2 --lda 8 --ldb 2 --ldc 8\n"
+    (tmp_path / "a.log").write_text(bench.format("f64_r") + bench.format("f64_c"))
+    rows = json.loads(mio2trace("ops", tmp_path / "a.log", "--format", "json").stdout)
+    assert [(row["dtype"], row["flop"]) for row in rows] == [("double", 2 * 64), ("complex128", 8 * 64)]
+    assert len({row["problem"] for row in rows}) == 2
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

@@ -170,9 +170,10 @@ class GemmProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         return self.product
 
     def flop(self) -> int:
-        """2 m n k, plus m n if a tensor is added."""
+        """2 m n k, plus m n if a tensor is added. Complex: a product is 4 products and 2 sums, a sum is 2 sums."""
         size = self.product
-        return size.flop + (size.m * size.n * size.batch if self.added else 0)
+        added = size.m * size.n * size.batch if self.added else 0
+        return 4 * size.flop + 2 * added if (self.dtype or "").startswith("complex") else size.flop + added
 
     def elements_moved(self) -> int:
         size = self.product
