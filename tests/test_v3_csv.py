@@ -146,6 +146,16 @@ def test_columns_are_found_by_name(tmp_path: Path) -> None:
     assert profiles[0].devices[0].name == "Agent 2"
 
 
+def test_the_index_of_pandas_is_a_column_without_a_name(tmp_path: Path) -> None:
+    head = ",Kind,Agent_Id,Kernel_Name,Correlation_Id,Start_Timestamp,End_Timestamp\n"
+    rows = '0,K,Agent 1,"f<int, int>(int*)",1,10,20\n7,K,Agent 1,g,2,30,45\n'
+    profile = of(written(tmp_path, "k.csv", head + rows))
+    assert [(a.name, a.start_ns, a.end_ns) for a in profile.activities] == [
+        ("f<int, int>(int*)", 10, 20),
+        ("g", 30, 45),
+    ]
+
+
 def test_a_set_of_several_processes_is_several_profiles(tmp_path: Path) -> None:
     """Kernels have no process of their own: it is that of their thread, else of their call."""
     calls = MARKERS.replace("Domain", 'Guid","Domain')

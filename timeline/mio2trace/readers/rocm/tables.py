@@ -24,12 +24,15 @@ _SECOND = 1_000_000_000
 
 
 def header(head: bytes) -> tuple[str, ...]:
-    """Return the names of the columns in lower case; empty if the first line is no header of a table."""
+    """Return the names of the columns in lower case; empty if the first line is no header of a table.
+
+    The first column may have no name: pandas writes its index so.
+    """
     line = head.lstrip(b"\r\n").split(b"\n", 1)[0].rstrip(b"\r")
     if b"," not in line or len(line) > _LONGEST_HEADER:
         return ()
     names = tuple(name.strip().strip('"').lower() for name in line.decode(errors="replace").split(","))
-    return names if all(names) else ()
+    return names if all(names[1:]) else ()
 
 
 def integer(text: str) -> int | None:
