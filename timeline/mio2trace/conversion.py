@@ -361,7 +361,8 @@ def what_is_missing(run: Run, notes: Notes) -> str:
             f"{count(len(one.gemms), 'GEMM')} of a BLAS library but no profile: `mio2trace ops` lists them; expected "
             "the profile of the same run, too"
         )
-    return "nothing that has a time; expected kernels, layer times or iterations"
+    lost = "".join(f"; {note}" for note in notes.problems if not note.is_lost)
+    return f"nothing that has a time; expected kernels, layer times or iterations{lost}"
 
 
 def _check(trace: Trace, alignments: Sequence[Alignment]) -> None:
