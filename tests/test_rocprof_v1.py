@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from mio2trace import analyse
 from mio2trace.cli import cli
 from mio2trace.model.profile import Profile, Resources
 from mio2trace.notes import InputError, Notes
@@ -394,3 +395,29 @@ def test_only_a_small_copy_shows_by_its_delay_that_work_is_missing(
     path = database(tmp_path / "results.db", TABLES_OF_4, values)
     said = CliRunner().invoke(cli, [str(path), "-o", str(tmp_path / "out.json")]).output
     assert ("1 wait for work that is not recorded" in said) == bool(blocked)
+
+
+def test_passes_with_the_times_of_one_run_are_no_processes_of_a_job(tmp_path: Path) -> None:
+    """As rocprofiler-compute writes them: each pass counts in a process of its own, and numbers kernels in its own way.
+
+    Their times are those of one run: the table without counters is used. Passes with times of their own stay apart.
+    """
+    head = "Dispatch_ID,GPU_ID,Queue_ID,PID,TID,Grid_Size,Workgroup_Size,Kernel_Name,Start_Timestamp,End_Timestamp"
+    for pid, name, first, counter, after in (
+        (7, "SQ_A.csv", 0, "SQ_WAVES", 0), (8, "SQ_B.csv", 0, "SQ_CYCLES", 0), (9, "timestamps.csv", 1, "", 0),
+        (6, "other.csv", 0, "SQ_WAVES", 999),
+    ):  # fmt: skip
+        rows = [
+            f'{first + number},2,1,{pid},{pid},64,64,"f",{1000 * number + after},{1000 * number + 700 + after}'
+            for number in range(3)
+        ]
+        text = (
+            [f"{head},{counter}", *(f"{row},{pid + at}" for at, row in enumerate(rows))] if counter else [head, *rows]
+        )
+        (tmp_path / name).write_text("\n".join(text) + "\n")
+    one = analyse([tmp_path / name for name in ("SQ_A.csv", "SQ_B.csv", "timestamps.csv")])
+    assert [profile.process.pid for profile in one.run.profiles] == [9]
+    (left,) = (note for note in one.notes if "its counters are left out" in note.kind)
+    assert (left.count, sorted(left.places), left.problem) == (2, ["SQ_A.csv", "SQ_B.csv"], False)
+    two = analyse([tmp_path / "SQ_A.csv", tmp_path / "other.csv"])
+    assert sorted(profile.process.pid or 0 for run in two.runs for profile in run.profiles) == [6, 7]

@@ -41,6 +41,7 @@ _LIKE = 0.9
 
 _ANY = "any"
 """In a key in place of a number or rank: whatever it is."""
+_SAME_TIMES = "table with the times of another: its counters are left out (give it alone to see them)"
 Spans = dict[int, tuple[int, int] | None]
 """First and last time of profiles, by the `id` of the profile."""
 
@@ -603,7 +604,10 @@ def _sharing_profiles(inputs: Sequence[Input], notes: Notes) -> list[Gathered]:
                     alike.setdefault(key, (profile, part))
                 continue
             owner = found[1]
-            notes.remark("profile that is in two inputs: used once")
+            is_pass = bool(profile.counters) and _told_of_counters(profile) != _told_of_counters(found[0])
+            notes.remark(
+                _SAME_TIMES if is_pass else "profile that is in two inputs: used once", part.names if is_pass else ""
+            )
             if owner is not part and not part.profiles:
                 owner.take(part)
                 part = owner
@@ -677,10 +681,12 @@ def _kernels(part: Gathered) -> int:
     return max((int(profile.commands.is_kernel.sum()) for profile in part.profiles), default=0)
 
 
-def _most_to_tell(file: Input) -> tuple[bool, bool]:
-    """Sort so that of two equal profiles the first is the better one: with places in a log, or with a machine."""
+def _most_to_tell(file: Input) -> tuple[bool, bool, bool]:
+    """Sort so that of two equal profiles the first is the better one: without counters, with places in a log, or with
+    a machine."""
     profiles = [record for record in file.records if isinstance(record, Profile)]
     return (
+        any(profile.counters for profile in profiles),
         not any(profile.interleaved for profile in profiles),
         not any(profile.clocks[0].scope for profile in profiles),
     )
@@ -688,12 +694,23 @@ def _most_to_tell(file: Input) -> tuple[bool, bool]:
 
 def _as_stated(profile: Profile, told: int) -> Iterator[object]:
     """Yield the keys under which a profile is found by those that may be of its process."""
-    return product((told,), *((value, _ANY) for value in _process(profile)))
+    return product((told,), *((value, _ANY) for value in _process_of_times(profile)))
 
 
 def _as_asked(profile: Profile, told: int) -> Iterator[object]:
     """Yield the keys of profiles that may be of this one's process: they state the same or nothing, where it does."""
-    return product((told,), *((_ANY,) if value is None else (value, None) for value in _process(profile)))
+    return product((told,), *((_ANY,) if value is None else (value, None) for value in _process_of_times(profile)))
+
+
+def _process_of_times(profile: Profile) -> tuple[int | None, int | None]:
+    """Return what a profile states of the process whose times it has: rocprofiler-compute writes the times of one run
+    into the tables of all passes that count, which have process numbers of their own."""
+    pid, rank = _process(profile)
+    return None if profile.counters else pid, rank
+
+
+def _told_of_counters(profile: Profile) -> tuple[object, ...]:
+    return tuple(profile.counters), tuple(profile.commands.counters.each())
 
 
 def _outline(profile: Profile) -> object:
@@ -705,9 +722,9 @@ def _outline(profile: Profile) -> object:
 
 
 def _told(profile: Profile) -> tuple[object, ...]:
-    """Return the values that two files of one profile share."""
+    """Return the values that two files of one profile share. Tools number the kernels from 0 or from 1."""
     commands = profile.commands
-    columns = commands.number, commands.start_ns, commands.host_start_ns
+    columns = commands.start_ns, commands.host_start_ns
     return profile.records, tuple(commands.name.each()), *(tuple(column.tolist()) for column in columns)
 
 
