@@ -44,6 +44,8 @@ COLLECTORS: dict[str, Callable[[int, str], str]] = {
     "mpirun": lambda number, line: f"[1,0]<stderr>:{line}",
     "torchrun": lambda number, line: f"[default0]:{line}",
     "srun": lambda number, line: f" 0: {line}",
+    "Ray": lambda number, line: f"\x1b[36m(RayWorkerWrapper pid=742, ip=10.0.0.7)\x1b[0m {line}",
+    "vLLM": lambda number, line: f"(Worker_TP0 pid=742) {line}",
     "colours": lambda number, line: f"\x1b[33m{line}\x1b[0m",
     "two of them": lambda number, line: f"{DAY}{number:09}Z [rank0]: {line}",
     "docker's file": docker_file,
@@ -92,8 +94,9 @@ def test_calls_that_come_twice_stay_two(tmp_path: Path) -> None:
     assert analyse([path]).run.libraries[0].count("entry") == 9
 
 
-def test_several_processes_keep_their_lines_apart(tmp_path: Path) -> None:
-    lines = [f"[1,{rank}]<stderr>:{line}" for line in POOLING for rank in (0, 1)]
+@pytest.mark.parametrize("prefix", ["[1,{}]<stderr>:", "(Worker_TP pid={}) "])
+def test_several_processes_keep_their_lines_apart(prefix: str, tmp_path: Path) -> None:
+    lines = [f"{prefix.format(rank)}{line}" for line in POOLING for rank in (0, 1)]
     path = tmp_path / "run.log"
     path.write_text("\n".join([*lines, ""]))
     log = analyse([path]).run.libraries[0]

@@ -8,6 +8,7 @@ colours.
     [1,0]<stderr>:MIOpen(HIP): ...                          mpirun --tag-output
     [default0]:MIOpen(HIP): ...                             torchrun --tee, [rank0]: of PyTorch
     0: MIOpen(HIP): ...                                     srun --label
+    (RayWorkerWrapper pid=742) MIOpen(HIP): ...             Ray, vLLM; with an address, in colours
     {"log":"MIOpen(HIP): ...\\n","stream":"stderr","time":"2026-11-20T11:34:29.509450123Z"}    Docker's own file
 
 If two handlers of one logger print every line twice, the second copy becomes empty. Lines stay lines, so their numbers
@@ -34,6 +35,7 @@ _FORMS = (
     rb"\[(?P<who>(?:default|rank)\d{1,9})\]: ?",
     rb"(?P<who>[A-Za-z][\w.-]{0,63}) {1,64}\| ",
     rb" {0,9}(?P<who>\d{1,6}): ",
+    rb"(?:\x1b\[[\d;]{0,9}m)?\((?P<who>\w{1,64} pid=\d{1,10}(?:, ip=[\w.:]{1,64})?)\)(?:\x1b\[[\d;]{0,9}m)? ",
 )
 WRITER = b"\x1e"
 """These bytes enclose the number of the process before a line."""
