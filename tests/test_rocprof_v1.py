@@ -421,3 +421,22 @@ def test_passes_with_the_times_of_one_run_are_no_processes_of_a_job(tmp_path: Pa
     assert (left.count, sorted(left.places), left.problem) == (2, ["SQ_A.csv", "SQ_B.csv"], False)
     two = analyse([tmp_path / "SQ_A.csv", tmp_path / "other.csv"])
     assert sorted(profile.process.pid or 0 for run in two.runs for profile in run.profiles) == [6, 7]
+
+
+def test_of_a_folder_of_rocprof_the_form_with_calls_and_copies_is_used(tmp_path: Path) -> None:
+    """The table has a kernel more, because the runtime's copy kernels are copies in the database, and no call."""
+    rows = [
+        ("HIP", (5_000, 6_000, 70, 70, "hipMemcpy", 1, 0, 0, COPIED)),
+        ("COPY", (8_000, 9_000, 70, 70, "CopyHostToDevice", 1, 0, 0, COPIED)),
+        ("HIP", (20_000, 21_000, 70, 70, "hipLaunchKernel", 2, 0, 0, "")),
+        ("OPS", (30_000, 40_000, 70, 70, "k", 2, 0, 0, "")),
+    ]
+    database(tmp_path / "results.db", TABLES_OF_4, rows)
+    kernels = ('0,"__amd_rocclr_copyBuffer.kd",0,0,70,8000,9000', '1,"k.kd",0,0,70,30000,40000')
+    for more in ((), ('2,"k.kd",0,0,70,50000,50500',)):  # the database of a killed run may lack the last kernel
+        text = "\n".join(("Index,KernelName,gpu-id,queue-id,pid,BeginNs,EndNs", *kernels, *more, ""))
+        (tmp_path / "results.csv").write_text(text)
+        (profile, *others) = analyse([tmp_path]).run.profiles
+        assert not others
+        launched = [activity.call is not None and activity.call.start_ns for activity in profile.activities]
+        assert (launched == [5_000, 20_000]) is not bool(more)

@@ -659,7 +659,7 @@ def _sharing_jobs(parts: Sequence[Gathered], notes: Notes, *, near: bool) -> lis
     jobs: list[Gathered] = []
     others: list[Gathered] = []
     spans: Spans = {}
-    for part in sorted(parts, key=_kernels, reverse=True):
+    for part in sorted(parts, key=_completeness, reverse=True):
         if not any(map(is_told, part.held)):
             others.append(part)
             continue
@@ -676,9 +676,19 @@ def _sharing_jobs(parts: Sequence[Gathered], notes: Notes, *, near: bool) -> lis
     return [part for part in parts if id(part) in alone]
 
 
-def _kernels(part: Gathered) -> int:
-    """Return the number of kernels of the largest process."""
-    return max((int(profile.commands.is_kernel.sum()) for profile in part.profiles), default=0)
+def _completeness(part: Gathered) -> tuple[int, bool, int]:
+    """Return the number of the program's own kernels in the largest process, whether launches are known, and the number
+    of all kernels.
+
+    rocprof's table has no launches, and the runtime's kernels that copy; its database and JSON have copies instead.
+    """
+    return max(map(_of_process, part.profiles), default=(0, False, 0))
+
+
+def _of_process(profile: Profile) -> tuple[int, bool, int]:
+    commands = profile.commands
+    is_own = commands.is_kernel & ~commands.name.where(lambda name: name.startswith("__amd_rocclr_"))
+    return int(is_own.sum()), bool((commands.host_start_ns != NO).any()), int(commands.is_kernel.sum())
 
 
 def _most_to_tell(file: Input) -> tuple[bool, bool, bool]:
