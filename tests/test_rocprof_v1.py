@@ -440,3 +440,25 @@ def test_of_a_folder_of_rocprof_the_form_with_calls_and_copies_is_used(tmp_path:
         assert not others
         launched = [activity.call is not None and activity.call.start_ns for activity in profile.activities]
         assert (launched == [5_000, 20_000]) is not bool(more)
+
+
+def test_a_copy_of_unknown_size_has_no_bytes(tmp_path: Path) -> None:
+    """Neither in the trace nor in a dataset, so no rate of copies counts its time."""
+    rows = [
+        (table, (start, start + 1000, 70, 70, name, number, 0, 0, args))
+        for number, args in ((1, COPIED), (2, ""))
+        for table, name, start in (
+            ("HIP", "hipMemcpy", 10_000 * number), ("COPY", "CopyHostToDevice", 10_000 * number + 2000)
+        )
+    ]  # fmt: skip
+    rows.append(("OPS", (90_000, 95_000, 70, 70, "k", 3, 0, 0, "")))
+    path = str(database(tmp_path / "results.db", TABLES_OF_4, rows))
+    (row,) = json.loads(CliRunner().invoke(cli, ["query", path, "copies", "--format", "json"]).stdout)
+    assert (row["calls"], row["bytes"], row["ms"], row["gb_per_s"]) == (2, 4_000_000_000, 0.002, 4_000_000.0)
+    pytest.importorskip("duckdb")
+    dataset = str(tmp_path / "ds.parquet")
+    assert CliRunner().invoke(cli, ["convert", path, "-o", dataset]).exit_code == 0
+    asked = CliRunner().invoke(
+        cli, ["query", dataset, "select bytes from copies order by start_ns", "--format", "json"]
+    )
+    assert [row.get("bytes") for row in json.loads(asked.stdout)] == [4_000_000_000, None]

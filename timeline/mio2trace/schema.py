@@ -361,7 +361,7 @@ COPIES = TableSchema(
         _as("call_index", "the profiler's number"),
         _as("name", "as the profiler names it"),
         Column("copy_direction", "text", "host to device, ..."),
-        Column("bytes", "int", "its size", "bytes"),
+        Column("bytes", "int", "its size, empty if not known", "bytes"),
         *_DEVICE,
         _as("copy_ns", "how long it ran"),
         _as("host_ns", "duration of the call that launched it"),

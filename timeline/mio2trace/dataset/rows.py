@@ -523,7 +523,7 @@ def kernels_of(measures: Measures, run: str, rank: int | None) -> dict[str, Data
 def copies_of(measures: Measures, run: str, rank: int | None) -> dict[str, Data]:
     commands, _, columns = _commands(measures, kernels=False)
     columns["copy_direction"] = _words(commands.route, slice(None))
-    columns["bytes"] = commands.size_bytes
+    columns["bytes"] = np.where(commands.size_bytes == 0, NO, commands.size_bytes)
     return _of_columns(COPIES, columns, len(commands), _of(run, rank))
 
 

@@ -290,7 +290,7 @@ class Commands:
             args["stream"] = self._streams[queue]
         if not commands.is_kernel[position]:
             size, route = int(commands.size_bytes[position]), _at(commands.route, position)
-            if size or not (self._streams or self._executions):
+            if size:
                 args["bytes"] = size
             if route:
                 args["copy_direction"] = route
