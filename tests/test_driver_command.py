@@ -330,6 +330,9 @@ def test_what_failed_is_an_error(line: str) -> None:
         ("-r 1", (None, None, None, None)),
         ("-m 1 --forw 0 -b 1 -r 1", (None, True, False, "backward-data")),  # the text of a log
         ("-F 0 -b 1 -r 1", (True, False, False, "backward-data")),
+        ("-m 1 --forw 1 -b 0 -s 0 -r 1", (True, False, True, "forward")),  # MIOpen prints no 0
+        ("-m 1 --forw 1 -b 0 -r 0 -s 1", (False, True, True, "forward")),
+        ("-m 1 --forw 0 -b 1 -s 0", (False, False, False, "backward-data")),
         ("-F 0 -s 0", (False, False, True, "forward")),
         ("-F 2", (False, False, False, "forward")),
         ("-F 4", (False, False, False, None)),
