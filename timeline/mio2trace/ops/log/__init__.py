@@ -390,7 +390,7 @@ class Assembly:
                 if refusal(command.text):
                     draft.doubts.append("the command is no plain one: taken as text")
                 else:
-                    draft.doubts.append("the command is cut off or of an unknown kind")
+                    draft.doubts.append("the command is cut off, leaves sizes to the driver, or is of an unknown kind")
                     draft.torn = True
         if problem is not None:
             draft.type(problem.dtype, "command")
