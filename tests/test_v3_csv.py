@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from mio2trace import analyse
 from mio2trace.conversion import convert
 from mio2trace.model.profile import Profile, Resources
 from mio2trace.notes import InputError, Notes
@@ -189,6 +190,8 @@ def test_each_row_that_is_lost_is_counted(rows: list[str], left: str, lost: int,
     profile = of(written(tmp_path, "k.csv", text), notes := Notes())
     assert [activity.name for activity in profile.activities] == list(left)
     assert sum(note.count for note in notes.problems) == lost
+    (measures,) = analyse([tmp_path / "k.csv"]).run.measures
+    assert sum(measures.completeness.counts.get(name, 0) for name in ("unreadable", "times-out-of-order")) == lost
 
 
 @pytest.mark.parametrize("name", ["f", "f(int)", "f(int, int)", "f<a, b>(int, int, c)", 'f<"x", "y">(int, int)'])
@@ -253,7 +256,11 @@ def test_standard_input_has_no_siblings(tmp_path: Path) -> None:
     assert source.companion(str(tmp_path)) is None
 
 
-@pytest.mark.parametrize("first", ["", "a", "1,,2", "a,b\n"])
+WRAPPED = KERNEL.replace("End_Timestamp", "End_Time\nstamp")
+"""As a terminal breaks a long line."""
+
+
+@pytest.mark.parametrize("first", ["", "a", "1,,2", "a,b\n", WRAPPED.replace("End_Time\n", 'End_Timestamp","LDS\n')])
 def test_a_first_line_that_is_no_header(first: str) -> None:
     assert not v3_csv.sniff(first.encode())
     assert tables.header(b"") == ()

@@ -359,11 +359,11 @@ def _readable(name: str) -> str:
         return name.encode(errors="backslashreplace").decode()
 
 
-def _cut_off(record: Record) -> Record:
-    """Mark a profile as incomplete because its file is cut off."""
+def _with_defects(record: Record, defects: Mapping[str, int]) -> Record:
+    """Mark a profile as incomplete because its file is cut off, or has records that could not be read."""
     if not isinstance(record, Profile):
         return record
-    return msgspec.structs.replace(record, defects={**record.defects, "cut-off": 1})
+    return msgspec.structs.replace(record, defects={**record.defects, **defects})
 
 
 def _read(source: Source, path: str, options: FileOptions, cleaner: Cleaner, older: Sequence[str] = ()) -> list[Input]:
@@ -404,8 +404,14 @@ def _read(source: Source, path: str, options: FileOptions, cleaner: Cleaner, old
         )  # fmt: skip
         found.append((reader.read(source, kept, notes), None, MappingProxyType({})))
     source.drain()
-    if any(note.is_cut for note in notes):
-        found = [([_cut_off(record) for record in records], number, stated) for records, number, stated in found]
+    defects = {"cut-off": 1} if any(note.is_cut for note in notes) else {}
+    if unreadable := sum(note.count for note in notes if note.is_of_records):
+        defects["unreadable"] = unreadable
+    if defects:
+        found = [
+            ([_with_defects(record, defects) for record in records], number, stated)
+            for records, number, stated in found
+        ]
     source.close()  # the hashes are known only now
     lead = source.lead
     parts = tuple(sorted((other.size, other.sha256) for other in (source, *source.companions) if other is not lead))

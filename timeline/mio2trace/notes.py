@@ -15,6 +15,10 @@ NO_DATABASE = "warning in MIOpen's log that a database is not there"
 CUT_OFF = "file cut off: read up to there"
 """The note of every reader on a file whose end is missing (`Notes.cut_off`). Refusals begin with the same words."""
 _READ_UP_TO = (CUT_OFF, " damaged: read up to there")
+_LOST_RECORDS = (
+    "row of a table that cannot be read: skipped", "row that cannot be read: skipped",
+    "event that cannot be read: skipped", "event that could not be read",
+)  # fmt: skip
 LEADS_OUT = "link that leads out of the folder: skipped; give its target as a path of its own"
 NOT_USED = "log not used: nothing in it fits this profile"
 NOT_JOINED = "logs not used: joining them with the profile failed, please report this"
@@ -48,6 +52,11 @@ class Note:
     def is_cut(self) -> bool:
         """Whether a file is cut off, or damaged from some place on."""
         return self.kind.endswith(_READ_UP_TO)
+
+    @property
+    def is_of_records(self) -> bool:
+        """Whether records of a profile could not be read, each by itself."""
+        return self.kind in _LOST_RECORDS
 
     @property
     def is_lost(self) -> bool:

@@ -74,7 +74,7 @@ def by_stream(profile: Profile, late: Numbers | None = None) -> Iterator[Numbers
 
 CLASSES: Mapping[str, tuple[str, str]] = MappingProxyType({
     "cut-off": ("file cut off", "files cut off"),
-    "unreadable": ("row that could not be read", "rows that could not be read"),
+    "unreadable": ("record that could not be read", "records that could not be read"),
     "dropped-records": ("record that the profiler says it dropped", "records that the profiler says it dropped"),
     "sampled": ("op filtered out of the file", "ops filtered out of the file"),
     "before-recording": ("kernel launched before the recording", "kernels launched before the recording"),

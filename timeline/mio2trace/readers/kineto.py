@@ -411,7 +411,6 @@ class _Reading:
         assemblies = [assembly for assembly in self._of.values() if not assembly.empty]
         for assembly in assemblies[:1]:  # nothing tells the process of a row that is left out
             assembly.defects["times-out-of-order"] += self._timeless
-            assembly.defects["unreadable"] += array.unread
         for assembly in assemblies:
             if early is None and base:
                 assembly.later(base)

@@ -165,8 +165,7 @@ _ARGS = msgspec.json.Decoder(Args, strict=False)
 
 
 class EventArray:
-    """``pieces`` yields the events; afterwards ``around`` is the object's text without them, and ``unread`` the number
-    of events that could not be read."""
+    """``pieces`` yields the events; afterwards ``around`` is the object's text without them."""
 
     def __init__(self, blocks: Iterator[bytes], place: str, notes: Notes) -> None:
         """Raises `InputError` if there is no such array."""
@@ -176,7 +175,6 @@ class EventArray:
         self._decoder: msgspec.json.Decoder[Any] = _EVENTS
         self._closed = False
         self._after = b""
-        self.unread = 0
         before, opening = b"", None
         while opening is None and len(before) <= LONGEST_EVENT and (block := next(blocks, b"")):
             at = max(0, len(before) - _LONGEST_BORDER)
@@ -271,21 +269,17 @@ class EventArray:
                 failed += 1
                 following = following or _NEXT.search(plain, at + 1)
                 if following is not None or not is_last:
-                    self._leave_out()
+                    self._notes.add("event that could not be read", self._place)
                 at = len(plain) if following is None else following.start()
                 continue
             at = _end_of_space(plain, at)
             if isinstance(made, dict):
                 events.append(self._read_args(_event(made)))
             else:
-                self._leave_out()
+                self._notes.add("event that could not be read", self._place)
         if is_last:
             self._notes.cut_off(self._place)
         return events
-
-    def _leave_out(self) -> None:
-        self.unread += 1
-        self._notes.add("event that could not be read", self._place)
 
 
 def nanoseconds(value: object) -> int | None:

@@ -26,10 +26,10 @@ _SECOND = 1_000_000_000
 def header(head: bytes) -> tuple[str, ...]:
     """Return the names of the columns in lower case; empty if the first line is no header of a table.
 
-    The first column may have no name: pandas writes its index so.
+    The first column may have no name: pandas writes its index so. A quote that does not end is a terminal's line break.
     """
     line = head.lstrip(b"\r\n").split(b"\n", 1)[0].rstrip(b"\r")
-    if b"," not in line or len(line) > _LONGEST_HEADER:
+    if b"," not in line or len(line) > _LONGEST_HEADER or line.count(b'"') % 2:
         return ()
     names = tuple(name.strip().strip('"').lower() for name in line.decode(errors="replace").split(","))
     return names if all(names[1:]) else ()
