@@ -18,7 +18,6 @@ from mio2trace.draw.selection import window
 from mio2trace.files import TABLES_SUFFIX, Input, Progress, replacing, standard_output
 from mio2trace.machine import give_back_freed_memory, without_garbage_collection
 from mio2trace.measures.device_time import Launches
-from mio2trace.model.choices import SolverTable
 from mio2trace.notes import LOGGED, InputError, Notes, OptionError
 from mio2trace.outgoing import count
 from mio2trace.summary import explain as explained
@@ -352,7 +351,7 @@ def what_is_missing(run: Run, notes: Notes) -> str:
             "draws them"
         )
     for one in run.side_files:
-        if isinstance(one, SolverTable):
+        if one.kind == "find-db" or one.kind == "perf-db":
             return (
                 f"a {one.kind} of MIOpen with {count(len(one.records), 'problem')}, which `mio2trace messages` shows; "
                 "expected a profile or a log, too"
