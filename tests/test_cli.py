@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -308,12 +309,21 @@ def test_help_loads_no_command() -> None:
     assert re.search(r"^  query +Ask a trace", done.stdout, re.MULTILINE)
 
 
-def test_a_place_is_named_once() -> None:
-    """However often something is met there."""
+@pytest.mark.parametrize(
+    ("places", "said"),
+    [
+        ("aab", "a, b"),
+        ("abca", "a, b, c, ..."),
+        (("a:1", "a:2"), "a:1, a:2"),
+        (["a: line 1", *"aa"], "a: line 1, a, ..."),
+    ],
+)
+def test_a_place_is_named_once(places: Sequence[str], said: str) -> None:
+    """However often something is met there. Dots stand for other places, not for more in the same file."""
     notes = Notes()
-    for place in ("a", "a", "b"):
+    for place in places:
         notes.add("odd", place)
-    assert [str(note) for note in notes] == ["3 x odd (a, b, ...)"]
+    assert [str(note) for note in notes] == [f"{len(places)} x odd ({said})"]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")

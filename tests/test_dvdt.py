@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mio2trace.model.profile import Profile
-from mio2trace.notes import Notes
+from mio2trace.notes import UNREADABLE, Notes
 from mio2trace.readers.base import ReadOptions
 from mio2trace.readers.opencl import dvdt
 from mio2trace.readers.opencl.dvdt import BlockDecoder
@@ -25,7 +25,7 @@ CALLS = len(small())
 
 
 CUT = {"file cut off: read up to there": 1}
-UNREAD = {"profiled call that could not be read": 1}
+UNREAD = {UNREADABLE: 1}
 
 
 def told(data: bytes | list[Call], **how: Any) -> tuple[Profile, dict[str, int]]:

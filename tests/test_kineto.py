@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import mio2trace
 from mio2trace.cli import cli
 from mio2trace.model.profile import Activity, Profile, Range
-from mio2trace.notes import InputError, Notes
+from mio2trace.notes import UNREADABLE, InputError, Notes
 from mio2trace.readers import kineto, pieces
 from mio2trace.trace import Slice
 from tests import headlines
@@ -446,13 +446,13 @@ def test_nesting_without_end_loses_its_event_alone(depth: int, tmp_path: Path) -
     assert deep in data
     profile, notes = of(tmp_path, data)
     assert MAIN in kernels(profile)
-    assert notes.get("event that could not be read", 0) + notes.get(UNREAD, 0) == 1
+    assert notes.get(UNREADABLE, 0) + notes.get(UNREAD, 0) == 1
 
 
 def test_damage_between_events_loses_what_it_touches(tmp_path: Path) -> None:
     data = trace().replace(b'"name": "hipMemcpyAsync"', b'"name": hip?').replace(b"igemm_fwd", b"igemm_\xff\xfe")
     profile, notes = of(tmp_path, data)
-    assert notes["event that could not be read"] == 1
+    assert notes[UNREADABLE] == 1
     assert notes["text in the trace that is not UTF-8"] == 1
     assert len(kernels(profile)) == 3
 

@@ -92,4 +92,4 @@ def test_a_view_with_a_step_that_is_none_is_read(digits: str, tmp_path: Path) ->
 def test_a_note_that_counts_thousands_says_so() -> None:
     notes = Notes()
     notes.add("row that is cut", "a.log", count=12_345)
-    assert [str(note) for note in notes] == ["12,345 x row that is cut (a.log, ...)"]
+    assert [str(note) for note in notes] == ["12,345 x row that is cut (a.log)"]

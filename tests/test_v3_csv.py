@@ -160,7 +160,9 @@ def test_the_index_of_pandas_is_a_column_without_a_name(tmp_path: Path) -> None:
 def test_error_a_table_of_which_every_row_is_lost_shows_why(tmp_path: Path) -> None:
     """A spreadsheet rounds times, another program writes them as floating-point numbers."""
     path = written(tmp_path, "k.csv", KERNEL + '"K","Agent 1",7,"a",1,9.0755E+13,9.0755E+13\n')
-    with pytest.raises(InputError, match=r"nothing that has a time.*row of a table that cannot be read: skipped"):
+    with pytest.raises(
+        InputError, match=r"nothing that has a time.*record of a profile that could not be read: skipped"
+    ):
         convert(path)
 
 

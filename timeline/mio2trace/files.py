@@ -22,7 +22,7 @@ from typing import BinaryIO, Literal
 import msgspec
 
 from mio2trace.model.profile import Anchors, Profile, anchors_of
-from mio2trace.notes import LEADS_OUT, InputError, Notes, OptionError, with_losses
+from mio2trace.notes import LEADS_OUT, UNREADABLE, InputError, Notes, OptionError, with_losses
 from mio2trace.outgoing import count
 from mio2trace.privacy import Cleaner
 from mio2trace.readers import ANY, PROFILES, READERS, Accepted, GoesWithATrace, detect, refusal, run_log
@@ -405,7 +405,7 @@ def _read(source: Source, path: str, options: FileOptions, cleaner: Cleaner, old
         found.append((reader.read(source, kept, notes), None, MappingProxyType({})))
     source.drain()
     defects = {"cut-off": 1} if any(note.is_cut for note in notes) else {}
-    if unreadable := sum(note.count for note in notes if note.is_of_records):
+    if unreadable := sum(note.count for note in notes if note.kind == UNREADABLE):
         defects["unreadable"] = unreadable
     if defects:
         found = [

@@ -15,10 +15,8 @@ NO_DATABASE = "warning in MIOpen's log that a database is not there"
 CUT_OFF = "file cut off: read up to there"
 """The note of every reader on a file whose end is missing (`Notes.cut_off`). Refusals begin with the same words."""
 _READ_UP_TO = (CUT_OFF, " damaged: read up to there")
-_LOST_RECORDS = (
-    "row of a table that cannot be read: skipped", "row that cannot be read: skipped",
-    "event that cannot be read: skipped", "event that could not be read",
-)  # fmt: skip
+UNREADABLE = "record of a profile that could not be read: skipped"
+"""The note of every reader on a row, event or call that it left out alone (`Notes.unreadable`)."""
 LEADS_OUT = "link that leads out of the folder: skipped; give its target as a path of its own"
 NOT_USED = "log not used: nothing in it fits this profile"
 NOT_JOINED = "logs not used: joining them with the profile failed, please report this"
@@ -54,11 +52,6 @@ class Note:
         return self.kind.endswith(_READ_UP_TO)
 
     @property
-    def is_of_records(self) -> bool:
-        """Whether records of a profile could not be read, each by itself."""
-        return self.kind in _LOST_RECORDS
-
-    @property
     def is_lost(self) -> bool:
         """Whether an input, or the end of one, is not used. Every command reports such notes."""
         return self.is_cut or self.kind in (NOT_USED, NOT_JOINED, LEADS_OUT)
@@ -67,7 +60,9 @@ class Note:
         return f"<Note: {self}>"
 
     def __str__(self) -> str:
-        where = f" ({', '.join(self.places)}{', ...' if self.count > len(self.places) else ''})" if self.places else ""
+        # Many of a kind may be in one file, but a place within a file is of one.
+        has_more = self.count > len(self.places) and (len(self.places) == EXAMPLES or ":" in "".join(self.places))
+        where = f" ({', '.join(self.places)}{', ...' * has_more})" if self.places else ""
         return f"{self.kind}{where}" if self.count == 1 else f"{self.count:,} x {self.kind}{where}"
 
 
@@ -93,6 +88,10 @@ class Notes:
         watched = _watched.get()
         if place and watched is not None and note.is_lost:
             watched.setdefault((kind, place), Note(kind, 1, [place]))
+
+    def unreadable(self, place: str, count: int = 1) -> None:
+        """Note records of a profile, each of which was left out: the profile is incomplete."""
+        self.add(UNREADABLE, place, count)
 
     def cut_off(self, name: str, where: str = "") -> None:
         """Note once per file that the end of the file ``name`` is missing. ``where``: the place of the end."""

@@ -269,14 +269,14 @@ class EventArray:
                 failed += 1
                 following = following or _NEXT.search(plain, at + 1)
                 if following is not None or not is_last:
-                    self._notes.add("event that could not be read", self._place)
+                    self._notes.unreadable(self._place)
                 at = len(plain) if following is None else following.start()
                 continue
             at = _end_of_space(plain, at)
             if isinstance(made, dict):
                 events.append(self._read_args(_event(made)))
             else:
-                self._notes.add("event that could not be read", self._place)
+                self._notes.unreadable(self._place)
         if is_last:
             self._notes.cut_off(self._place)
         return events

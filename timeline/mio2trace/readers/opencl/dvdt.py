@@ -190,7 +190,7 @@ class _Decoder:
             # It failed, so the earlier value stays set.
             self._notes.remark("clSetKernelArg that failed: without effect", f"{where}: errcode {errcode}"[:40])
             return None
-        self._notes.add("profiled call that could not be read", f"{where}: {reason}")
+        self._notes.unreadable(f"{where}: {reason}")
         if name in _SET_NO_ARGUMENT:
             return None
         return LostCall(kernel if isinstance(kernel, str) else None)
@@ -337,7 +337,7 @@ class BlockDecoder:
                 call = _made(self._name, self._fields)
             except (ValueError, KeyError, TypeError) as error:
                 if not cut:
-                    self._notes.add("profiled call that could not be read", f"{place}: {error}")
+                    self._notes.unreadable(f"{place}: {error}")
                 if self._name in ("clSetKernelArg", "clCreateKernel"):
                     call = cl.LostCall(self._fields.get("kernel"))
         errcode = self._fields.get("errcode", "0")

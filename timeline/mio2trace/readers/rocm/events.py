@@ -75,7 +75,7 @@ def _one_by_one(data: bytes, rescue: Rescue, place: str, notes: Notes) -> Iterat
                 return  # the event that was cut
             event = rescue("{" + piece.decode(errors="replace"))
         if event is None:
-            notes.add("event that cannot be read: skipped", place)
+            notes.unreadable(place)
         else:
             yield event
 

@@ -127,7 +127,7 @@ class Table:
 
     def _lost(self, rows: int) -> None:
         """Count lost rows. ``rows``: the lost lines that have all columns; each is one row."""
-        self._notes.add("row of a table that cannot be read: skipped", self._place, max(rows, 1))
+        self._notes.unreadable(self._place, max(rows, 1))
 
     def _fields(self, line: str) -> list[str] | None:
         """Return the fields; None if it is no complete row."""

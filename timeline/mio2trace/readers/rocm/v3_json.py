@@ -109,20 +109,19 @@ class _Reading:
 
     def _listed(self, raw: msgspec.Raw, kind: Any) -> Sequence[Any]:
         """Return the rows of a list; a row that is not of ``kind`` is lost alone."""
-        found = self._decoded(raw, list[kind], None)
+        found = self._decoded(raw, list[kind], is_whole=True)
         if found is not None:
             return found
-        lost = "row that cannot be read: skipped"
-        rows = (self._decoded(row, kind, lost) for row in self._decoded(raw, list[msgspec.Raw], lost) or ())
+        rows = (self._decoded(row, kind) for row in self._decoded(raw, list[msgspec.Raw]) or ())
         return [row for row in rows if row is not None]
 
-    def _decoded(self, raw: msgspec.Raw, kind: type[D], lost: str | None) -> D | None:
+    def _decoded(self, raw: msgspec.Raw, kind: type[D], *, is_whole: bool = False) -> D | None:
         ensure_free(_DECODED * memoryview(raw).nbytes)
         try:
             return msgspec.json.decode(raw, type=kind)
         except (msgspec.DecodeError, RecursionError):
-            if lost:
-                self._notes.add(lost, self._place)
+            if not is_whole:
+                self._notes.unreadable(self._place)
             return None
 
     def _rows(self, name: str, kind: Any) -> Sequence[Any]:
