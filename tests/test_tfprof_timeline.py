@@ -160,10 +160,38 @@ def test_a_kernel_on_its_own_stream_is_not_drawn_under_all_streams_too(tmp_path:
     [kernel] = of(converted(path)[0], "kernel")
     assert (kernel["name"], kernel["args"]["full_name"]) == ("relu", "void relu()")
     # A copy of the name of a kernel is a copy, also where the same node has both.
-    both = [op | {"pid": pid, "args": {"name": "v", "op": "Relu"}} for pid in names]
+    both = [op | {"pid": pid, "ts": START_US + pid, "args": {"name": "v", "op": "Relu"}} for pid in names]
     path.write_text(json.dumps({"traceEvents": [*made, *both]}))
     drawn_events, _ = converted(path)
     assert [len(of(drawn_events, sort)) for sort in ("copy", "kernel")] == [1, 1]
+
+
+def test_a_copy_is_recorded_on_its_stream_and_under_all_copies_and_is_one_copy(tmp_path: Path) -> None:
+    """Of a name like that of a node: only the op, or the label, tells a copy. A copy may tell nothing itself."""
+    stream, copies = f"{GPU}/stream:14", f"{GPU}/memcpy"
+    label = "MEMCPYDtoH 4096 bytes (Device to Pageable)"
+    told, silent = ("edge_22_MatMul:MEMCPYDtoH", START_US, 9, label), ("c:ConcatV2", START_US + 20, 2, "")
+    kernel = ("m:MatMul", START_US + 40, 30, "")
+    stats = {stream: [told, silent, kernel], copies: [told, silent], KERNELS: [kernel]}
+    path = tmp_path / "run.pb"
+    path.write_bytes(run_metadata(stats))
+    numbers = {name: at for at, name in enumerate(stats)}
+    events: list[dict[str, Any]] = [
+        {"name": "process_name", "ph": "M", "pid": at, "args": {"name": f"{name} Compute"}}
+        for name, at in numbers.items()
+    ]
+    for name, records in stats.items():
+        for node_name, start, dur, _ in records:
+            of_node, _, op = node_name.partition(":")
+            event = {"ph": "X", "cat": "Op", "name": op, "pid": numbers[name], "tid": 0, "ts": start, "dur": dur}
+            events.append({**event, "args": {"name": of_node, "op": op}})
+    timeline = tmp_path / "run.json"
+    timeline.write_text(json.dumps({"traceEvents": events}))
+    for file, size in ((path, 4096), (timeline, None)):
+        drawn = converted(file)[0]
+        assert [(one["name"], one["dur"]) for one in of(drawn, "kernel")] == [("m", 30)]
+        found = [(one["name"], one["args"]["node"], one["args"].get("bytes")) for one in of(drawn, "copy")]
+        assert found == [("copy device to host", "edge_22_MatMul", size), ("copy", "c", None)]
 
 
 def test_an_execution_far_from_all_others_is_left_out_and_counted() -> None:

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from operator import itemgetter
-from typing import Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from mio2trace.model import profile as model
 from mio2trace.model.log import Direction
@@ -26,7 +26,8 @@ from mio2trace.patterns import late
 
 NAME = "TensorFlow"
 _STREAM = late(r"(?:.*/)?stream:(\d{1,9})", re.ASCII)
-_COPY = late(r"MEMCPY(?P<from>[HD])to(?P<to>[HD])", re.IGNORECASE)
+_COPY = late(r"MEMCPY(?P<from>[HD])to(?P<to>[HD])(?: (?P<size>\d{1,18}) bytes)?", re.IGNORECASE | re.ASCII)
+_ANY_COPY = late(r"MEMCPY[A-Z]to[A-Z]\b", re.IGNORECASE)
 _TASK = late(r"/job:(?P<job>[a-z_]{1,20})(?:/replica:(?P<replica>\d+))?(?:/task:(?P<task>\d+))?")
 _FAR_NS = 10 * 24 * 3600 * 10**9
 """Times further from the median are damage."""
@@ -47,6 +48,7 @@ class _Op(NamedTuple):
     step: _Step
     ran: Ran
     memory: OpMemory | None
+    is_copy: bool
 
     @property
     def start(self) -> int:
@@ -78,13 +80,15 @@ def _each_once(profiles: Sequence[TfProfile], notes: Notes) -> Iterator[_Op]:
     twice = 0
     for number, profile in enumerate(profiles):
         here: list[tuple[str, str, int]] = []
-        on_streams = Counter(  # ``stream:all`` has the same kernels
-            (node.name, ran.start_ns, ran.dur_ns)
-            for node in profile.nodes
-            for step in node.steps
-            for ran in step.executions
-            if ran.kind == "stream"
-        )
+        # ``stream:all`` has the same kernels as the streams, ``memcpy`` the same copies
+        on_streams: Counter[tuple[str, int, int]] = Counter()
+        copies: Counter[tuple[str, int, int]] = Counter()
+        for node in profile.nodes:
+            for step in node.steps:
+                for ran in step.executions:
+                    if ran.kind == "stream":
+                        of_kind = copies if _is_of_copies(ran) else on_streams
+                        of_kind[node.name, ran.start_ns, ran.dur_ns] += 1
         for node in profile.nodes:
             path = tuple(filter(None, node.name.split("/")[:-1]))[:_DEEPEST]
             for step in node.steps:
@@ -93,18 +97,33 @@ def _each_once(profiles: Sequence[TfProfile], notes: Notes) -> Iterator[_Op]:
                 key = number, step.step if profile.numbered else None
                 for ran in step.executions:
                     own = next(memory, None) if ran.kind == "cpu" else None
-                    if ran.kind == "accelerator" and on_streams[node.name, ran.start_ns, ran.dur_ns] > 0:
-                        on_streams[node.name, ran.start_ns, ran.dur_ns] -= 1  # recorded in its own stream
+                    times = node.name, ran.start_ns, ran.dur_ns
+                    is_of_copies = _is_of_copies(ran)
+                    if (is_of_copies or ran.kind == "accelerator") and on_streams[times] > 0:
+                        on_streams[times] -= 1  # recorded in its own stream
                         continue
+                    is_copy = ran.kind != "cpu" and (is_of_copies or _ANY_COPY.search(_told(node, ran)) is not None)
+                    if ran.kind == "stream" and not is_of_copies and copies[times] > 0:
+                        copies[times] -= 1
+                        is_copy = True
                     place = node.name, ran.device, ran.start_ns
                     if place in seen:
                         twice += 1
                         continue
                     here.append(place)
-                    yield _Op(node, path, key, ran, own)
+                    yield _Op(node, path, key, ran, own, is_copy)
         seen.update(here)
     if twice:
         notes.remark("execution that two of TensorFlow's profiles hold drawn once", count=twice)
+
+
+def _is_of_copies(ran: Ran) -> bool:
+    return ran.kind == "stream" and ran.device.endswith("/memcpy")
+
+
+def _told(node: TfNode, ran: Ran) -> str:
+    """Return the texts that may tell a copy: ``MEMCPYHtoD 128 bytes (Pageable to Device)``, ``e:MEMCPYHtoD``."""
+    return f"{ran.label}\n{node.name}"
 
 
 def _near(ops: list[_Op], notes: Notes) -> list[_Op]:
@@ -249,13 +268,16 @@ class _Assembly:
             if before := bisect_right(calls, op.start, key=_begin):
                 # The first of those that began last before it.
                 launched_by = calls[bisect_left(calls, calls[before - 1][0], key=_begin)][1]
-            copy = _COPY.search(op.node.name)
-            kind: Literal["kernel", "copy"] = "copy" if copy or name.stream == "memcpy" else "kernel"
-            route = "" if copy is None else f"{_SIDES[copy['from'].upper()]} to {_SIDES[copy['to'].upper()]}"
-            of = {"queue": queues[name].index, "start_ns": op.start, "end_ns": op.end, "range": launched_by}
+            kind: Literal["kernel", "copy"] = "copy" if op.is_copy else "kernel"
+            of: dict[str, Any] = {"queue": queues[name].index, "start_ns": op.start, "end_ns": op.end}
             # ``void relu()`` of ``void relu()@@v/cg/Relu:Relu#id=7#``, else the op's name
             shown = op.ran.label.partition("@@")[0] or _leaf(op.node.name)
-            activities.append(model.Activity(number, kind, shown, route=route, **of))  # type: ignore[arg-type]
+            if op.is_copy:
+                copy = _COPY.search(_told(op.node, op.ran))
+                route = "" if copy is None else f"{_SIDES[copy['from'].upper()]} to {_SIDES[copy['to'].upper()]}"
+                shown = f"copy {route}".rstrip()
+                of |= {"route": route, "size_bytes": int((copy and copy["size"]) or 0)}
+            activities.append(model.Activity(number, kind, shown, range=launched_by, **of))
             executed[number] = model.Execution(self._node(op.node), op.step[1], queues[name].device)
         return tuple(activities), tuple(queues.values()), executed
 

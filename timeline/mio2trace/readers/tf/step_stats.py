@@ -160,7 +160,7 @@ def _label(op: OpStats, kind: str) -> tuple[str, str]:
     # KERNEL@@NODE:OP#ID
     kernel, at, node = op.label[: op.label.rfind("#") + 1].rpartition("@@")
     if not at:
-        return named, op.label
+        return named, op.label or (named if named.startswith("MEMCPY") else "")
     of, _, what = node.partition("#")[0].rpartition(":")
     # In text from another node, the end of its name is unknown.
     return (what if of == op.name.partition(":")[0] and _TYPE.fullmatch(what) else named), kernel
@@ -475,7 +475,7 @@ def _read_timeline(source: Source, options: ReadOptions, notes: Notes) -> Record
             continue
         op = event.name if isinstance(event.name, str) and event.name not in _UNKNOWN else ""
         kernel = args.get("kernel")
-        label = kernel if isinstance(kernel, str) else ""
+        label = kernel if isinstance(kernel, str) else op if op.startswith("MEMCPY") else ""
         execution = Execution(device, kind, event.ts * 1000, event.dur * 1000, label)  # type: ignore[arg-type]
         collector.add(name, op, execution)
     return [collector.finish(source.index, memory_known=False)]
