@@ -194,6 +194,16 @@ def test_a_copy_is_recorded_on_its_stream_and_under_all_copies_and_is_one_copy(t
         assert found == [("copy device to host", "edge_22_MatMul", size), ("copy", "c", None)]
 
 
+def test_streams_that_name_no_task_are_of_the_only_task(tmp_path: Path) -> None:
+    """``/gpu:0/stream:7`` beside ``/job:localhost/replica:0/task:0/gpu:0``: one GPU, of no task to be told."""
+    task = "/job:localhost/replica:0/task:0"
+    ops = {f"{task}/gpu:0": [("m", START_US, 9, "m = MatMul()")], "/gpu:0/stream:7": [("m:MatMul", START_US, 9, "")]}
+    path = tmp_path / "run.pb"
+    path.write_bytes(run_metadata(ops))
+    names = {event["args"]["name"] for event in converted(path)[0] if event["name"] == "process_name"}
+    assert {name for name in names if "GPU" in name} == {"GPU 0 (TensorFlow)"}
+
+
 def test_an_execution_far_from_all_others_is_left_out_and_counted() -> None:
     """A trace holds no more than 104 days exactly."""
     nodes = [node(f"n{at}", (at, 5, CPU)) for at in range(5)]

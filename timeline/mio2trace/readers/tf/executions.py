@@ -147,6 +147,11 @@ class _Assembly:
     def __init__(self, ops: Sequence[_Op]) -> None:
         self._ops = ops
         self._tasks = {DeviceName.of(op.ran.device).host for op in ops}
+        named = [task for task in self._tasks if _TASK.match(task)]
+        self._only_task = named[0] if len(named) == 1 else ""
+        """The task of devices that name none: ``/gpu:0/stream:7`` beside ``/job:localhost/../gpu:0``."""
+        if self._only_task:
+            self._tasks.discard("")
         self._devices: dict[tuple[str, str, int], model.Device] = {}
         self._called: Counter[str] = Counter()
         self._nodes: dict[str, int] = {}
@@ -162,7 +167,7 @@ class _Assembly:
         self._steps()
         rows: dict[tuple[str, DeviceName], list[_Op]] = {}
         for op in self._ops:
-            device = DeviceName.of(op.ran.device)
+            device = self._place(op)
             if op.ran.kind == "cpu":
                 what = "Ops" if device.kind == "cpu" else "Op scheduling"
                 rows.setdefault((f"{what}, {self._named(device)}", device), []).append(op)
@@ -259,10 +264,10 @@ class _Assembly:
         executed: dict[int, model.Execution] = {}
         ran = [op for op in self._ops if op.ran.kind != "cpu"]
         on_host = {key: sorted(calls, key=_begin) for key, calls in self._on_host.items()}
-        for name in sorted({DeviceName.of(op.ran.device) for op in ran}):
+        for name in sorted({self._place(op) for op in ran}):
             queues[name] = self._queue(len(queues), name)
         for number, op in enumerate(sorted(ran, key=lambda op: (op.start, op.end, op.node.name))):
-            name = DeviceName.of(op.ran.device)
+            name = self._place(op)
             launched_by = None
             calls = on_host.get((op.node.name, op.step), ())
             if before := bisect_right(calls, op.start, key=_begin):
@@ -297,6 +302,10 @@ class _Assembly:
             shown = _numbered(f"{label} ({NAME})", self._called[label])
             device = self._devices[key] = model.Device(index=len(self._devices), name=shown, clock=0)
         return device
+
+    def _place(self, op: _Op) -> DeviceName:
+        name = DeviceName.of(op.ran.device)
+        return name if name.host else name._replace(host=self._only_task)
 
     def _named(self, device: DeviceName) -> str:
         """Return ``GPU 0``, with its task if there are several."""
