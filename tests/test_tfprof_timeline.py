@@ -194,6 +194,14 @@ def test_a_copy_is_recorded_on_its_stream_and_under_all_copies_and_is_one_copy(t
         assert found == [("copy device to host", "edge_22_MatMul", size), ("copy", "c", None)]
 
 
+def test_ops_of_one_type_that_differ_much_are_no_damage(tmp_path: Path) -> None:
+    """Without a label a kernel has the name of its op, and never a size: those of a long and a short op differ."""
+    kernels = [(f"conv{at}/Conv2D:Conv2D", START_US + 1000 * at, 3 if at < 9 else 900, "") for at in range(10)]
+    path = tmp_path / "run.pb"
+    path.write_bytes(run_metadata({KERNELS: kernels}))
+    assert "profile complete\n" in CliRunner().invoke(cli, ["report", str(path)]).stdout
+
+
 def test_streams_that_name_no_task_are_of_the_only_task(tmp_path: Path) -> None:
     """``/gpu:0/stream:7`` beside ``/job:localhost/replica:0/task:0/gpu:0``: one GPU, of no task to be told."""
     task = "/job:localhost/replica:0/task:0"

@@ -142,8 +142,9 @@ def completeness(
         counts["start-before-launch"] += int((timed & (called != NO) & (commands.start_ns < called - EARLY_NS)).sum())
     counts["late-end"] += int((late > 0).sum())
     counts["overlap-on-stream"] += _overlaps(profile, late)
-    # RPD neither names nor sizes the kernels of a graph
-    counts["outlier"] += _outliers(commands, timed & (commands.grid.where(_is_known) | ~commands.is_replayed))
+    # RPD neither names nor sizes the kernels of a graph, and TensorFlow's profiles name the op
+    is_told = ~commands.is_replayed & (not profile.framework.activities)
+    counts["outlier"] += _outliers(commands, timed & (commands.grid.where(_is_known) | is_told))
     return Completeness(counts={name: counts[name] for name in CLASSES if counts.get(name)})
 
 
