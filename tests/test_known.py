@@ -170,6 +170,10 @@ KNOWN = [
     (b"\x18\0\0\0\0\0\0\0abcd\x09\0\0\0\0\0\0\0\0\x1a\x0dbrain.Event:2", "is an events file of TensorBoard"),
     (b'{"$schema": "http://json-schema.org/draft-07/schema#"}', "JSON schema"),
     (b'{"$schema":"https://www.speedscope.app/file-format-schema.json","profiles":[]}', "speedscope"),
+    (b'{"displayTimeUnit":"ns","metadata":{"highres-ticks":true},"traceEvents":[{"ph":"M","pid":1,'
+     b'"name":"process_name","args":{"name":"/device:GPU:0"}}]}', "Chrome trace that JAX's or TensorFlow's profiler"),
+    (b'{"displayTimeUnit": "ns", "traceEvents": [{"ph": "M", "args": {"name": "/host:CPU"}}]}', "Chrome trace"),
+    (b"\x0a\x04\x08\x01\x10\x02\x0a\x04\x08\x03\x10\x04\x12\x02\x0a\x00", "pprof profile"),
     (b'{"schema": "1.0.1", "pid": 9, "time": "2023-07-14", "start_ts": 62, "nodes": []}', "execution trace"),
     (b'[{"name": "aten::mul", "ph": "X", "ts": 1.5, "dur": 2, "tid": 1, "pid": "CPU functions", "args": {}}]',
      "torch.autograd.profiler"),
@@ -195,7 +199,7 @@ def test_what_is_known_is_named(data: bytes, what: str, tmp_path: Path) -> None:
             refused(Path(place), rf"^job[.zip]*: no profile and no log in it: out/a\.bin {what}.*; expected ")
 
 
-@pytest.mark.parametrize("name", ["a.nsys-rep", "a.qdrep", "a.otf2", "a.evt.gz"])
+@pytest.mark.parametrize("name", ["a.nsys-rep", "a.qdrep", "a.otf2", "a.evt.gz", "a.overview_page.pb"])
 def test_a_binary_without_a_sign_is_named_by_its_ending(name: str) -> None:
     assert refusal(b"\x01\0\x02", name) is not None
     assert refusal(b"text", name) is None

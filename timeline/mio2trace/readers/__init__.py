@@ -159,15 +159,23 @@ def detect(source: Source, accepted: Accepted = ANY) -> Reader:
 
 _PROFILE = "a profile of a ROCm tool, of PyTorch, or dv/dt"
 _ROCPD = "rocprofv3's database (--output-format rocpd), JSON or CSV of the same run"
+_XPLANE = "the *.xplane.pb of the same run, which is beside it"
 _BY_NAME = {
     (".nsys-rep", ".qdrep", ".ncu-rep"): ("a report of NVIDIA's Nsight", _PROFILE),
     (".otf2", ".def", ".evt"): ("a part of an OTF2 archive", _ROCPD),
-}
+    (".input_pipeline.pb", ".kernel_stats.pb", ".op_stats.pb", ".overview_page.pb", ".tensorflow_stats.pb"): (
+        "a table that TensorBoard made of a profile", _XPLANE,
+    ),
+}  # fmt: skip
 """Endings of names, for binary files whose content does not show their format."""
 _OWN_JSON = late(rb'\s*\{[^\[]{0,300}?"generator"\s*:\s*"mio2trace ')
 _AUTOGRAD = late(rb'\s*\[\s*\{[^{]{0,500}?"pid"\s*:\s*"(?:CPU|CUDA|GPU) functions"')
 _SCHEMA = late(rb'\s*\{\s*"\$schema"\s*:\s*"https?://json-schema\.org/')
 _SPEEDSCOPE = late(rb'\s*\{[^\[]{0,300}?"https?://www\.speedscope\.app/')
+_XLA_TRACE = late(
+    rb'\s*\{\s*"displayTimeUnit"\s*:\s*"ns"[^\[]{0,100}"traceEvents"[^/]{0,300}?"name"\s*:\s*"/(?:host|device):'
+)
+_PPROF = late(rb"(?:\x0a\x04\x08.\x10.)+\x12", re.DOTALL)
 _EXECUTION = late(rb'\s*\{\s*"schema"\s*:[^\[]{0,300}?"nodes"\s*:\s*\[')
 _PACKET_FIELDS = frozenset({1, 3, 6, 8, 10, 11, 12, 13, 33, 35, 36, 41, 42, 43, 44, 50, 54, 58, 59, 60, 69, 79, 87})
 """Fields of TracePacket that the first packet of a trace has."""
@@ -243,6 +251,11 @@ KNOWN: tuple[Known, ...] = (
         lambda head: _EXECUTION.match(head) is not None, "an execution trace of PyTorch (a graph of its ops)",
         "the trace of torch.profiler",
     ),
+    Known(
+        lambda head: _XLA_TRACE.match(head) is not None,
+        "a Chrome trace that JAX's or TensorFlow's profiler made of its profile", _XPLANE,
+    ),
+    Known(lambda head: _PPROF.match(head) is not None, "a pprof profile (of memory, or samples of the host)", _PROFILE),
     Known(lambda head: _SPEEDSCOPE.match(head) is not None, "a speedscope profile (samples of the host)", _PROFILE),
     Known(lambda head: _SCHEMA.match(head) is not None, "a JSON schema, which holds no data", _TRACE),
     Known(
