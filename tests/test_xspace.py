@@ -226,6 +226,8 @@ def test_derived_lines_are_no_kernels(tmp_path: Path) -> None:
         ("jit(f)/transpose(jvp(Net/block_1))/while/body/add", "Net/block_1", "backward"),
         ("jit(f)/vmap(jvp(A))/checkpoint/rematted_computation/B/cond/branch_0_fun/mul", "A/B", "forward"),
         ("pjit(f)/jvp()/mul", "", None),
+        ("jit(f)/jvp(Net)/Dense_0/bsd,de->bse/dot_general", "Net/Dense_0", "forward"),
+        ("jit(f)/transpose(jvp(...ij,jk->...ik))/dot_general", "", None),
         ("jit(f)/jvp(A https://user:word@host/x)/op", "A https://user:word@host/x", "forward"),
         ("kernel", "", None),
         ("", "", None),

@@ -813,6 +813,8 @@ _LONGEST, _DEEPEST = 4000, 40
 _WRAPPED = late(r"([A-Za-z_][A-Za-z0-9_]{0,40})\((.*)\)", re.DOTALL)
 _PROGRAMS = frozenset(("jit", "pjit", "pmap", "xla_call", "shard_map", "xmap", "named_call"))
 """Wrappers whose argument is a compiled function, which is no part of a network."""
+_EINSUM = late(r"[^()/]{1,400}->[A-Za-z0-9. ]*")
+"""``jnp.einsum`` names its op ``bsd,de->bse``, after what it computes and not after a part of a network."""
 _PLUMBING = late(
     r"while|body|cond|scan|branch_\d+_fun|closed_call|core_call|remat2?|checkpoint|rematted_computation|pjit|shard_map"
     r"|custom_[jv][vj]p_call(?:_jaxpr)?|body_jaxpr|cond_jaxpr|gradient_tape|gradients|StatefulPartitionedCall(?:_\d+)?"
@@ -841,7 +843,7 @@ def layer_of(path: str) -> tuple[str, Direction | None]:
                 direction = "backward"
             elif word == "jvp" and direction is None:
                 direction = "forward"
-        layers += [part for part in _components(scope) if _PLUMBING.fullmatch(part) is None]
+        layers += [part for part in _components(scope) if not (_PLUMBING.fullmatch(part) or _EINSUM.fullmatch(part))]
     # Both slashes of an address stay, so that the privacy rules recognise it.
     layers = [part for before, part in zip(["", *layers], layers, strict=False) if part or before.endswith(":")]
     return "/".join(layers), direction if layers else None
