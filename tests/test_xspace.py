@@ -189,6 +189,16 @@ def test_copies_are_known_by_their_details(name: str, details: str, kind: str, r
     assert (activity.kind, activity.route, activity.size_bytes) == (kind, route, 655360)
 
 
+@pytest.mark.parametrize(("told", "registers"), [("96", 96), ("2191500840", None)])
+def test_a_part_of_an_address_is_no_number_of_registers(told: str, registers: int | None, tmp_path: Path) -> None:
+    """Older builds for ROCm leave the memory of these fields as it was."""
+    details = f"regs:{told} static_shared:32462 dynamic_shared:0 grid:1280,1,1 block:256,1,1 occ_pct:0"
+    ran = Event("k", 0, 7_000_000, {"correlation_id": 61, "kernel_details": details})
+    (activity,) = profile_of(plane("/device:GPU:0", [Line("Stream #1(Kernel)", [ran])]), tmp_path).activities
+    assert (activity.resources and activity.resources.vgprs) == registers
+    assert activity.grid == (1280 * 256, 1, 1)
+
+
 @pytest.mark.parametrize(("every_call", "more"), [(False, set()), (True, {"model.py:12 train"})])
 def test_python_calls_come_on_demand(every_call: bool, more: set[str], tmp_path: Path) -> None:
     profile = profile_of(jax_run(), tmp_path, every_call=every_call)

@@ -420,6 +420,8 @@ _SYSTEM_THREAD = late(r"Host Threads/(\d{1,18})", re.ASCII)
 _NUMBER_BEHIND = late(r"/-?\d{3,20}\Z", re.ASCII)
 _DETAIL = late(r"([a-z_]{1,20}):([0-9,]{1,40})(?!\S)", re.ASCII)
 _DERIVED = 0xDEADBEEF
+_MOST_REGISTERS = 512
+"""No GPU has more for a work-item; older builds for ROCm wrote a part of an address there."""
 _UNIX_FROM_NS = 10**15
 _MOST_NS = (1 << 62) - 1
 _ROUTES = {
@@ -770,6 +772,8 @@ def _details(text: str) -> Mapping[str, Any]:
     if blocks is not None and group is not None:
         grid = (blocks[0] * group[0], blocks[1] * group[1], blocks[2] * group[2])
     private, local, vgprs = (_integer(values.get(name)) for name in ("private_mem", "group_mem", "regs"))
+    if vgprs is not None and vgprs > _MOST_REGISTERS:
+        vgprs = None
     has_resources = private is not None or local is not None or vgprs is not None
     resources = model.Resources(vgprs=vgprs, lds_bytes=local, scratch_bytes=private) if has_resources else None
     size = _integer(values.get("size")) or 0
