@@ -199,6 +199,37 @@ def test_a_part_of_an_address_is_no_number_of_registers(told: str, registers: in
     assert activity.grid == (1280 * 256, 1, 1)
 
 
+@pytest.mark.parametrize(
+    ("own_lines", "programs", "lost"),
+    [
+        (True, "ff", 3),  # the second thread's, and the last of the first one
+        (True, "fg", 1),  # kernels of no execution of the other program are recorded: it may have none
+        (False, "ff", 1),  # calls on a line of their own: those of the second thread may be any thread's
+    ],
+)
+def test_executions_whose_kernels_the_profiler_lost_are_counted(
+    own_lines: bool, programs: str, lost: int, tmp_path: Path
+) -> None:
+    """Of eight GPUs one may have kernels, without a sign of it on the others."""
+    stats: dict[str, int | str] = {"hlo_op": "k", "hlo_module": "jit_f", "program_id": 3}
+    kernels = [Event("k", (at + 60) * 10**6, 10**6, {**stats, "correlation_id": at + 1}) for at in (0, 1000)]
+    calls = [Event("hipLaunchKernel", (at + 50) * 10**6, 10**6, {"correlation_id": at + 1}) for at in (0, 1000)]
+    threads = [
+        [Event(f"jit_{program}:XLA GPU module", at * 10**6, 90 * 10**6) for at in ats]
+        for program, ats in zip(programs, ((0, 1000, 2000), (10, 1010)), strict=True)
+    ]
+    threads[0].insert(1, threads[0][0])  # a range in an equal one is one execution
+    lines = [Line(f"py_xla_execute/{at}", made, at + 5) for at, made in enumerate(threads)]
+    if own_lines:
+        lines[0] = lines[0]._replace(events=[*lines[0].events, *calls])
+    else:
+        lines.append(Line("Host Threads/77", calls, 77))
+    data = plane("/device:GPU:0", [Line("Stream #1(Kernel)", kernels)]) + plane("/host:CPU", lines)
+    profile = profile_of(data, tmp_path)
+    assert profile.defects["program-without-kernels"] == lost
+    assert measured(tmp_path, data).completeness.counts == {"program-without-kernels": lost}
+
+
 @pytest.mark.parametrize(("every_call", "more"), [(False, set()), (True, {"model.py:12 train"})])
 def test_python_calls_come_on_demand(every_call: bool, more: set[str], tmp_path: Path) -> None:
     profile = profile_of(jax_run(), tmp_path, every_call=every_call)

@@ -80,6 +80,9 @@ CLASSES: Mapping[str, tuple[str, str]] = MappingProxyType({
     "before-recording": ("kernel launched before the recording", "kernels launched before the recording"),
     "launch-without-kernel": ("launch without its kernel", "launches without their kernels"),
     "graph-without-kernels": ("graph launch without kernels", "graph launches without kernels"),
+    "program-without-kernels": (
+        "execution of an XLA program without kernels", "executions of XLA programs without kernels",
+    ),
     "lost-graph-kernels": ("kernel of a graph launch not recorded", "kernels of graph launches not recorded"),
     "graph-gap": ("gap in a graph launch", "gaps in graph launches"),
     "blocked": ("wait for work that is not recorded", "waits for work that is not recorded"),

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 import struct
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -420,6 +421,7 @@ _SYSTEM_THREAD = late(r"Host Threads/(\d{1,18})", re.ASCII)
 _NUMBER_BEHIND = late(r"/-?\d{3,20}\Z", re.ASCII)
 _DETAIL = late(r"([a-z_]{1,20}):([0-9,]{1,40})(?!\S)", re.ASCII)
 _DERIVED = 0xDEADBEEF
+_ENQUEUES = ":XLA GPU module"
 _MOST_REGISTERS = 512
 """No GPU has more for a work-item; older builds for ROCm wrote a part of an address there."""
 _UNIX_FROM_NS = 10**15
@@ -503,6 +505,8 @@ class _Assembly:
         self._others: list[model.Call] = []
         self._ranges: list[model.Range] = []
         self._steps: list[model.Range] = []
+        self._enqueued: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
+        """By program and thread: when the thread launched the program's kernels."""
         self._records = 0
         self._shared: dict[Any, Any] = {}
 
@@ -524,6 +528,9 @@ class _Assembly:
         launches = {ran.correlation for ran in self._ran}
         others = [call for key, (call, _) in self._calls.items() if key not in launches] + self._others
         others.sort(key=lambda call: call.start_ns or 0)
+        defects = {
+            "cut-off": int(not self._reader.walk.is_whole), "program-without-kernels": self._without_kernels(),
+        }  # fmt: skip
         return model.Profile(
             source=self._source.index,
             records=self._records,
@@ -537,8 +544,36 @@ class _Assembly:
             clocks=(model.Clock("opaque" if self._begun is None else "unix"),),
             numbers="event_index",
             framework=model.Framework(name=FRAMEWORK),
-            defects={} if self._reader.walk.is_whole else {"cut-off": 1},
+            defects={name: number for name, number in defects.items() if number},
         )
+
+    def _without_kernels(self) -> int:
+        """Count the executions of programs that launched no recorded kernel. Kernels of the program must be recorded
+        in others. If calls are on lines of their own, a kernel that another thread launched meanwhile counts too."""
+        starts: dict[int, list[int]] = defaultdict(list)
+        threads_of: dict[str, set[int]] = defaultdict(set)
+        for ran in self._ran:
+            call, of_call = self._calls.get(ran.correlation, (None, None))
+            if call is not None and call.thread is not None:
+                starts[call.thread].append(call.start_ns or 0)
+                op = ran.op or of_call
+                threads_of[op.key[1] if op else ""].add(call.thread)
+        on_all = sorted(chain.from_iterable(starts.values()))
+        found = 0
+        for (program, thread), spans in self._enqueued.items():
+            threads = threads_of.get(program, set())
+            if not threads:
+                continue
+            is_own = any((program, one) in self._enqueued for one in threads)
+            launched = sorted(starts.get(thread, ())) if is_own else on_all
+            until = -1
+            for begin, end in sorted(spans, key=lambda span: (span[0], -span[1])):
+                if end <= until:  # older builds have a range in an equal one
+                    continue
+                until = end
+                at = bisect_left(launched, begin)
+                found += at == len(launched) or launched[at] > end
+        return found
 
     # -- times and stats ---------------------------------------------------------------------------------------------
 
@@ -644,6 +679,8 @@ class _Assembly:
             self._steps.append(model.Range("annotation", f"step {step}", thread, *times))
         elif times[0] < times[1]:
             self._ranges.append(model.Range("frame", name.removeprefix(_PYTHON), thread, *times))
+            if name.endswith(_ENQUEUES):
+                self._enqueued[name.removesuffix(_ENQUEUES), thread].append(times)
 
     # -- programs ----------------------------------------------------------------------------------------------------
 
