@@ -110,6 +110,8 @@ def test_two_different_profiles_are_both_drawn_and_it_is_said(files: dict[str, s
     assert [note.kind for note in result.notes.problems] == [
         "2 different profiles: the logs are joined with the profile that they fit best"
     ]
+    _, result = output(files["other"], files["prof"])
+    assert [note.kind for note in result.notes.problems] == ["2 different profiles: their clocks are not related"]
 
 
 def test_a_profile_alone_and_a_log_alone_are_traces(files: dict[str, str]) -> None:

@@ -266,7 +266,9 @@ def _of_one_run(analysis: Analysis) -> list[Run]:
     chosen = [run, *(other for other in analysis.runs if other is not run and other.alignments)]
     count = sum(len(each.alignments) for each in chosen)
     if count > 1 and (len(chosen) > 1 or not run.is_job):
-        analysis.notes.add(f"{count} different profiles: the logs are joined with the profile that they fit best")
+        has_logs = any(each.logs or each.libraries for each in chosen)
+        what = "the logs are joined with the profile that they fit best" if has_logs else "their clocks are not related"
+        analysis.notes.add(f"{count} different profiles: {what}")
     return chosen
 
 
