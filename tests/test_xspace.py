@@ -155,6 +155,19 @@ def test_marked_steps_and_kernels_without_calls(tmp_path: Path) -> None:
     assert {run.layer for run in links.runs} == {"Net/Conv_0", "Net/Dense_0"}
 
 
+def test_ops_of_one_name_in_several_programs_are_different_ops(tmp_path: Path) -> None:
+    """Programs of one function each, as without `jit`: XLA calls the only op of each ``loop_convert_fusion``."""
+    ops = [("jit_add", "loop_convert_fusion"), ("jit_sin", "loop_convert_fusion"), ("jit_sin", "reduce")]
+    kernels = [
+        Event(op, at * 10**9, 10**6, {"hlo_op": op, "hlo_module": program, "program_id": at})
+        for at, (program, op) in enumerate(ops)
+    ]
+    measures = measured(tmp_path, plane("/device:GPU:0", [Line("Stream #1(Kernel)", kernels)]))
+    assert {one.primitive for one in measures.operation_at.values()} == {
+        "hlo jit_add/loop_convert_fusion", "hlo jit_sin/loop_convert_fusion", "hlo reduce",
+    }  # fmt: skip
+
+
 def test_tensorflows_ops_are_operations_and_layers(tmp_path: Path) -> None:
     measures = measured(tmp_path, tf_run())
     links, profile = measures.alignment.links, measures.alignment.profile

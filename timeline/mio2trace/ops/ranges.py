@@ -8,7 +8,8 @@ logs reads it. PyTorch's ops have a table, and their inputs are in the profile.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
 
@@ -77,8 +78,12 @@ def _of_framework(profile: Profile, launching: Iterable[Iterable[int]]) -> list[
     something, the innermost one around the launch. The name XLA identifies its ops."""
     ranges = profile.ranges
     if profile.framework.name == FRAMEWORK:
+        programs = {made.text for made in ranges if made.kind == "frame"}
+        named_by = {made.text.rpartition("/") for made in ranges if made.kind == "operator"}
+        programs_with = Counter(name for program, _, name in named_by if program in programs)
+        of_several = {name for name, count in programs_with.items() if count > 1}
         return [
-            (Operation(facts=placed(_facts(made.text, made.inputs), profile.source, None)), place)
+            (Operation(facts=placed(_facts(made.text, made.inputs, of_several), profile.source, None)), place)
             for place, made in enumerate(ranges)
             if made.kind == "operator"
         ]
@@ -162,17 +167,23 @@ FRAMEWORK = "XLA"
 _WAYS: dict[str, OperationDirection] = {way: way for way in (FORWARD, DATA, WEIGHTS)}
 
 
+def _facts(text: str, inputs: Inputs | None, of_several: Container[str]) -> OperationFacts:
+    """``of_several``: names in several programs. XLA names the ops of each program anew: these are different ops."""
+    name = text.rpartition("/")[2]
+    return _facts_of(text, inputs, text if name in of_several else name)
+
+
 @lru_cache(maxsize=1 << 13)
-def _facts(text: str, inputs: Inputs | None) -> OperationFacts:
+def _facts_of(text: str, inputs: Inputs | None, shown: str) -> OperationFacts:
     try:
         problem = None if inputs is None else _problem(Given(inputs))
     except (ValueError, IndexError):
         problem = None
-    module, _, name = text.rpartition("/")
+    module = text.rpartition("/")[0]
     api = text if module else f"hlo {text}"
     if problem is None:
         return OperationFacts(
-            api=api, primitive=f"hlo {name}", mode=module or None,
+            api=api, primitive=f"hlo {shown}", mode=module or None,
             command_reason="XLA compiled it, no library has it",
         )  # fmt: skip
     by = "program" if problem.dtype else None
