@@ -514,6 +514,9 @@ def test_ops_of_a_cpu_without_a_gpu(alone: Path) -> None:
     done = CliRunner().invoke(cli, [str(alone)])
     assert done.exit_code == 1
     assert "`mio2trace tfprof` lists the ops, `-o out.pftrace` draws them" in done.stderr
+    table = CliRunner().invoke(cli, ["kernels", str(alone)])
+    assert table.exit_code == 1
+    assert "profile.tfprof: a profile of TensorFlow's own; `mio2trace report`" in table.stderr
     events, _ = converted(alone, host_calls="none")
     assert [event["args"]["node"] for event in of(events, "operator")] == [CONVS[0]]
     with pytest.raises(OptionError, match="no GPU profile to choose from"):

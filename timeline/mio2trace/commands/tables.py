@@ -226,6 +226,9 @@ def kernels(  # noqa: PLR0913 - click gives each option by keyword
     analysis = analyse(files, reading.analysis(join=join))
     run = analysis.run
     if not run.profiles:
+        if run.tf_profiles:
+            instead = "`mio2trace report` and `-o out.pftrace` show the kernels in it, `mio2trace tfprof` the ops"
+            raise InputError(f"{analysis.names}: a profile of TensorFlow's own; {instead}")
         raise InputError(f"{analysis.names}: holds no GPU profile; expected one")
     _say_of_others(analysis, run)
     said: list[str] = []
