@@ -202,6 +202,22 @@ def test_ops_of_one_type_that_differ_much_are_no_damage(tmp_path: Path) -> None:
     assert "profile complete\n" in CliRunner().invoke(cli, ["report", str(path)]).stdout
 
 
+@pytest.mark.parametrize(("steps", "said"), [(1, []), (3, ["timelines of 3 steps in one file"])])
+def test_steps_that_somebody_merged_into_one_timeline_are_told(steps: int, said: list[str], tmp_path: Path) -> None:
+    """Scripts append the events of each step: the steps are not told, and devices of later ones are others."""
+    op = {"ph": "X", "cat": "Op", "pid": 1, "tid": 0, "dur": 3}
+    events: list[dict[str, Any]] = [
+        {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": f"{KERNELS.partition('/stream')[0]} Compute"}}
+    ]
+    for at in range(steps):
+        for name, kind in (("_SOURCE", "NoOp"), ("m", "MatMul")):
+            events.append({**op, "name": kind, "ts": START_US + 100 * at, "args": {"name": name, "op": kind}})
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    notes = converted(path)[1].notes.problems
+    assert [note.kind.partition(":")[0] for note in notes] == said
+
+
 def test_streams_that_name_no_task_are_of_the_only_task(tmp_path: Path) -> None:
     """``/gpu:0/stream:7`` beside ``/job:localhost/replica:0/task:0/gpu:0``: one GPU, of no task to be told."""
     task = "/job:localhost/replica:0/task:0"

@@ -5,6 +5,7 @@ RunMetadata as bytes, StepStats as text, the Chrome JSON of its timeline.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -21,7 +22,9 @@ from mio2trace.readers.tf.profile_proto import LAST_US, LONGEST_US, MOST_COMPONE
 from mio2trace.readers.tf.wire import VARINT, Walk, WireError, fields, signed, text, unexpected, varint
 from mio2trace.source import Source
 
-NOT_NODES = ("RecvTensor", "_SOURCE")
+_BEGIN = "_SOURCE"
+"""Runs once on each device of a step."""
+NOT_NODES = ("RecvTensor", _BEGIN)
 _HOST_SIDE = late(r"(?:.*/)?(?:device:)?(?:cpu|gpu):\d+", re.ASCII)
 """A device (lower case) whose records tfprof counts as the op's code on the host."""
 _TYPE = late(r"(?:_(?=[A-Z][a-z]))?[A-Za-z]\w*(?:>\w+)*", re.ASCII)
@@ -458,6 +461,7 @@ def _read_timeline(source: Source, options: ReadOptions, notes: Notes) -> Record
                 if name.endswith(" Compute"):
                     devices[event.pid] = name.removesuffix(" Compute").lower()
     collector = Collector(place, notes)
+    begun: Counter[tuple[str, str]] = Counter()
     for event in events:
         if event.ph != "X" or event.cat != "Op":
             continue
@@ -472,12 +476,16 @@ def _read_timeline(source: Source, options: ReadOptions, notes: Notes) -> Record
             notes.add("execution without a possible time: skipped", f"{place}: {name}")
             continue
         if name.split(":", 1)[0] in NOT_NODES:
+            begun[name, device] += 1
             continue
         op = event.name if isinstance(event.name, str) and event.name not in _UNKNOWN else ""
         kernel = args.get("kernel")
         label = kernel if isinstance(kernel, str) else op if op.startswith("MEMCPY") else ""
         execution = Execution(device, kind, event.ts * 1000, event.dur * 1000, label)  # type: ignore[arg-type]
         collector.add(name, op, execution)
+    steps = max((count for (name, _), count in begun.items() if name == _BEGIN), default=1)
+    if steps > 1:
+        notes.add(f"timelines of {steps} steps in one file: taken for one step, on the devices of the first", place)
     return [collector.finish(source.index, memory_known=False)]
 
 
