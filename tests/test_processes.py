@@ -17,6 +17,7 @@ from mio2trace.align import NONE
 from mio2trace.align.processes import ProcessClock, relate_processes
 from mio2trace.analysis import analyse
 from mio2trace.cli import cli
+from mio2trace.comparing.sides import OPTIONS, side
 from mio2trace.conversion import Conversion, convert
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Clock, Device, Process, Profile, Range
@@ -25,6 +26,7 @@ from mio2trace.readers.rocm.assembly import rank_in, scope_of
 from mio2trace.runs import Told, note_shared_devices, same_job, shares
 from mio2trace.trace import Flow, Slice
 from tests.conftest import shared_folder
+from tests.kineto_files import FIRST_US, kineto_file, rows
 from tests.records import process_of_a_job
 
 TWIN = "resnet-immediate-2ranks"
@@ -188,6 +190,36 @@ def test_a_folder_with_two_logs_has_the_one_whose_thread_ids_are_the_profiles(tw
     assert notes["log that fits no profile here: not joined"] == ["run.log"]
     assert len([name for name in names(result) if name.startswith("Host")]) == 1
     assert result.metadata["attribution"]["operations"] > 0
+
+
+MINUTE_US = 60_000_000
+
+
+@pytest.mark.parametrize(("later_us", "runs"), [(MINUTE_US, 2), (0, 1)])
+def test_two_recordings_of_one_process_are_two_runs(later_us: int, runs: int, tmp_path: Path) -> None:
+    """PyTorch's schedule writes a file per cycle, and the kernels of both take equally long."""
+    kineto_file(tmp_path, rows(), "worker0.1700000000001.pt.trace.json")
+    again = rows(FIRST_US + later_us)
+    again[-3]["name"] += " (again)"
+    kineto_file(tmp_path, again, "worker0.1700000000002.pt.trace.json")
+    analysis = analyse([tmp_path])
+    assert len([run for run in analysis.runs if run.alignments]) == runs
+    assert any("more complete" in note.kind for note in analysis.notes) == (runs == 1)
+    assert len(side([str(tmp_path)], OPTIONS, Notes()).runs) == runs
+
+
+@pytest.mark.parametrize(("slower_us", "runs"), [(0, 1), (100, 2)])
+def test_without_a_common_clock_the_distances_of_kernels_tell_two_recordings(
+    slower_us: int, runs: int, tmp_path: Path
+) -> None:
+    """Times since an unknown zero: two cycles never keep the same distances, two files of one recording do."""
+    kineto_file(tmp_path, rows(1_000_000), "a.json", base=None)
+    later = rows(1_000_000 + MINUTE_US)
+    for event in later:
+        if event["name"].startswith(("igemm", "Memcpy", "Memset")):
+            event["ts"] += slower_us
+    kineto_file(tmp_path, later, "b.json", base=None)
+    assert len([run for run in analyse([tmp_path]).runs if run.alignments]) == runs
 
 
 def test_processes_one_after_another_are_not_of_one_job() -> None:

@@ -39,6 +39,9 @@ _LIKE = 0.9
 """The least share of a process's kernels that another file of it has: some formats lack kernels."""
 
 
+_CLOCK_NS, _CLOCK_RATE = 10_000, 1e-3
+"""Two clocks differ by less than this and this share of the time since they were related."""
+
 _ANY = "any"
 """In a key in place of a number or rank: whatever it is."""
 _SAME_TIMES = "table with the times of another: its counters are left out (give it alone to see them)"
@@ -67,7 +70,8 @@ def _may_be_one(profile: Profile, other: Profile) -> bool:
 
 
 def _identity(profile: Profile) -> tuple[str, int | None, int | None]:
-    return profile.clocks[0].scope, *_process(profile)
+    scope = profile.clocks[0].scope
+    return "" if scope.startswith("file ") else scope, *_process(profile)  # a file is no machine
 
 
 def _process(profile: Profile) -> tuple[int | None, int | None]:
@@ -120,8 +124,12 @@ def is_of_rank(folder: str) -> bool:
 
 
 def same_process_twice(profile: Profile, other: Profile) -> bool:
-    """Return whether two files are of one process: the process ids and the times of nearly all kernels are equal."""
+    """Return whether two files hold one recording of a process: the process ids and the durations of nearly all kernels
+    are equal, and nothing shows two times (PyTorch's schedule writes a file for each of its cycles)."""
     if profile.process.pid is None or profile.process.pid != other.process.pid or not _may_be_one(profile, other):
+        return False
+    at_once = _at_once(profile, other, {})
+    if at_once is False or (at_once is None and not _in_step(profile, other)):
         return False
     kernels = [
         Counter((one.end_ns or 0) - (one.start_ns or 0) for one in of.activities if one.kind == "kernel")
@@ -129,6 +137,16 @@ def same_process_twice(profile: Profile, other: Profile) -> bool:
     ]
     least = min(counted.total() for counted in kernels)
     return least > 0 and (kernels[0] & kernels[1]).total() >= _LIKE * least
+
+
+def _in_step(profile: Profile, other: Profile) -> bool:
+    """Return whether equally many kernels begin at the same distances, as far as clocks keep time; else nothing shows
+    that they do not."""
+    starts = [np.sort(of.commands.start_ns[of.commands.is_kernel & of.commands.has_times]) for of in (profile, other)]
+    if len(starts[0]) != len(starts[1]) or not len(starts[0]):
+        return True
+    low, high = np.percentile(starts[1] - starts[0], (10, 90))
+    return bool(high - low <= _CLOCK_NS + _CLOCK_RATE * (starts[0][-1] - starts[0][0]))
 
 
 def same_processes(
