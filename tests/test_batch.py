@@ -32,6 +32,7 @@ from mio2trace.dataset import FOLDERS, write_run
 from mio2trace.notes import InputError, Notes
 from tests.batch_work import content, made_up, poison, worker_pids
 from tests.conftest import ROOT
+from tests.kineto_files import FIRST_US, kineto_file, rows
 from tests.test_orphans import family, within
 from tests.test_orphans import runs as is_running
 
@@ -265,6 +266,20 @@ def test_several_runs_in_one_archive_are_several_rows(warm: None, tmp_path: Path
     (entry,) = read_journals(tmp_path / "ds").values()
     assert entry.rows == () or set(entry.rows) == {"runs/two/first", "runs/two/second"}
     assert entry.state == "converted", entry.error
+
+
+def test_several_profiles_of_one_name_are_several_rows(warm: None, tmp_path: Path) -> None:
+    """PyTorch's schedule writes a file per cycle, ``worker0.TIME.pt.trace.json``: none of them is left out."""
+    folder = tmp_path / "runs" / "tb"
+    folder.mkdir(parents=True)
+    for cycle in range(2):
+        name = f"worker0.170000000000{cycle}.pt.trace.json"
+        kineto_file(folder, rows(FIRST_US + cycle * 60_000_000), name)
+    batch(tmp_path / "runs", tmp_path / "ds")
+    (entry,) = read_journals(tmp_path / "ds").values()
+    assert entry.state == "converted", entry.error
+    assert len(entry.rows) == 2
+    assert entry.kernels == 2 * sum(one["cat"] == "kernel" for one in rows())
 
 
 # -- workers of this machine ------------------------------------------------------------------------------------------

@@ -203,6 +203,11 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(run for run in self.runs if run.complete)
 
     @property
+    def each(self) -> tuple[Run, ...]:
+        """The runs of which each is shown by itself: the complete ones, else all with a profile."""
+        return self.complete or tuple(run for run in self.runs if run.alignments) or self.runs[:1]
+
+    @property
     def run(self) -> Run:
         """The run. Raises `InputError` if there are several."""
         several = self.complete

@@ -324,7 +324,7 @@ def analysed(work: Work, staging: str, *, tell: Tell) -> Made:
     try:
         tell(hashes(work.run.files))
         analysis = analyse(work.run.files, AnalysisOptions(**work.options))
-        runs = analysis.complete or analysis.runs[:1]
+        runs = analysis.each
         require_anything(runs, analysis)
     except (InputError, OptionError) as error:
         return Made(error=Cleaner().quoted(str(error)))

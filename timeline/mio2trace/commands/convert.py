@@ -303,7 +303,7 @@ def _options(reading: Reading, drawing: Mapping[str, Any]) -> AnalysisOptions:
 
 def _runs(analysis: Analysis, drawing: Mapping[str, Any]) -> Sequence[Run]:
     """The run, or with ``several`` each run. Raises `InputError` for several runs without it."""
-    return (analysis.complete or analysis.runs[:1]) if drawing["several"] else (analysis.run,)
+    return analysis.each if drawing["several"] else (analysis.run,)
 
 
 def _write_beside(
