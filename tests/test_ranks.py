@@ -212,6 +212,72 @@ def test_iterations_that_all_ranks_ran_whole_are_matched() -> None:
     assert len({one.iteration for one in met}) == 1
 
 
+def grouped(profile: Profile, groups: Sequence[tuple[int, ...]]) -> Profile:
+    """With an op around the launch of each collective that states its group."""
+    calls = [one.call for one in profile.activities if one.name == ALL_REDUCE]
+    ops = [
+        Range(
+            "operator", "record_param_comms", 0, (of.start_ns or 0) - US, (of.end_ns or 0) + US,
+            inputs=Inputs(collective=Collective("allreduce", "float", 1000, 1000, len(group), members=group)),
+        )
+        for of, group in zip(calls, groups, strict=True)
+        if of is not None
+    ]  # fmt: skip
+    return msgspec.structs.replace(profile, ranges=tuple(sorted((*profile.ranges, *ops), key=lambda one: one.start_ns)))
+
+
+ALL = (0, 1, 2, 3)
+
+
+@pytest.mark.parametrize("clock", [HERE, UNKNOWN])
+@pytest.mark.parametrize(("given", "counted"), [((0, 1, 2, 3), [ALL]), ((0, 1), [ALL, (0, 1)]), ((0, 3), [ALL])])
+def test_collectives_of_other_groups_are_not_matched(
+    given: Sequence[int], counted: Sequence[tuple[int, ...]], clock: Clock
+) -> None:
+    """Two pairs for tensors and two for data: the n-th all-reduces of two ranks may be of two groups."""
+    made = []
+    for number in given:
+        tensors = (0, 1) if number < 2 else (2, 3)
+        data = (0, 2) if number % 2 == 0 else (1, 3)
+        made.append(grouped(rank(number, [USUAL] * 3, meet=MEET, clock=clock), [ALL, tensors, data]))
+    met = meetings(of_job := job(made))
+    assert [one.ranks for one in met] == [len(group) for group in counted]
+    assert [one.uncounted_kernels for one in totals(met, of_job)] == [3 - len(counted)] * len(given)
+
+
+@pytest.mark.parametrize("clock", [HERE, UNKNOWN])
+def test_collectives_that_no_shift_of_a_clock_makes_meet_are_not_matched(clock: Clock) -> None:
+    """The second one of rank 1 ended 4 ms before that of rank 0 began, unlike the others: it is another one."""
+    late, early, later = ({**USUAL, "host": slept * US} for slept in (7_900, 3_900, 11_900))
+    others = [rank(number, [late] * 3, meet=MEET, clock=clock) for number in (0, 2)]
+    met = meetings(
+        of_job := job(
+            [others[0], rank(1, [late, early, later], meet=(MEET[0], 26 * MS, MEET[2]), clock=clock), others[1]]
+        )
+    )
+    assert len(met) == 2
+    assert max(one.skew_ns for one in met) < MS
+    assert [one.uncounted_kernels for one in totals(met, of_job)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(("stated", "of_group"), [(4, 2), (None, 4)])
+def test_ranks_that_are_not_here_are_said(stated: int | None, of_group: int) -> None:
+    """The job, or the group of a collective, has more ranks than there are profiles: another may be last."""
+
+    def some(ranks: int | None) -> list[Profile]:
+        made = [grouped(one, [tuple(range(of_group))] * 3) for one in three()[:2]]
+        return [
+            msgspec.structs.replace(one, processes=(msgspec.structs.replace(one.process, ranks=ranks),)) for one in made
+        ]
+
+    few = some(stated)
+    of = totals(meetings(of_job := job(few)), of_job)
+    assert "in 3 collectives (only 2 of 4 ranks are here); " in said(of, ["rank 0", "rank 1"])
+    assert any(line.startswith("note    only 2 of 4 ranks are here: another may") for line in answered(few))
+    if stated is not None:
+        assert "are here" not in "\n".join(answered(some(2)))
+
+
 RANKS = [shared_folder() / "samples" / "rocm" / f"kineto_mi300_resnet50_ddp4_rank{number}.json.gz" for number in (0, 1)]
 
 
@@ -328,8 +394,10 @@ def test_messages_of_real_ranks_have_the_size_that_their_file_states() -> None:
     assert len(answer) <= 20
     assert max(map(len, answer)) <= 78
     assert answer[0].startswith("pid 3194583 is last in 11 of 15 collectives")
-    largest = max(sizes)
-    assert any(f"allreduce {largest / 1e6:.1f} MB" in line for line in answer)
+    shown = [size for size in set(sizes) if any(f"allreduce {size / 1e6:.1f} MB" in line for line in answer)]
+    assert 4 * 2431040 in shown, "most time"
+    assert f"{len(set(sizes)) - len(shown)} more sizes" in "\n".join(answer)
+    assert any(line.startswith("note    only 2 of 4 ranks are here") for line in answer)
 
 
 @pytest.mark.shared

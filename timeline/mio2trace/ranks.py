@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 from mio2trace.align import NONE, Alignment
-from mio2trace.align.processes import EXCHANGE, Collective, collectives_of, communicates
+from mio2trace.align.processes import EXCHANGE, Collective, ProcessClock, collectives_of, communicates, of_common_groups
 from mio2trace.findings.rule import ms
 from mio2trace.kernels.names import normalise
 from mio2trace.measures import duration
@@ -27,6 +27,8 @@ from mio2trace.reports import Cell, Row, Table, Unit
 
 HOST = "the host"
 """The cause for a rank that launched its collective later although its kernels took no longer."""
+DRIFT = 1e-4
+"""Two clocks drift apart by less than this share of the time."""
 EXPLAINS = 0.5
 """A cause is named only if it accounts for at least this part of the delay."""
 
@@ -53,6 +55,8 @@ class Meeting(msgspec.Struct, frozen=True, kw_only=True):
     lead_ns: int
     made_late_by: str = ""
     made_late_ns: int = 0
+    ranks: int = 0
+    """How many ranks took part, also those without a profile; 0 if the profile does not record it."""
     message_bytes: int | None = None
     """Bytes of the message, if the profile records them."""
     bus: float | None = None
@@ -67,7 +71,7 @@ def meetings(alignments: Sequence[Alignment]) -> list[Meeting]:
     """Return the collectives of a job; none if fewer than two processes ran the same ones."""
     if len(alignments) < 2:
         return []
-    matched = [one for one in _matched(alignments) if _is_of_all(one, alignments)]
+    matched = [one for one in _agreeing(_matched(alignments), alignments) if _is_of_all(one, alignments)]
     works = [_works(alignment, [one[place] for one in matched]) for place, alignment in enumerate(alignments)]
     launches = [_launches(alignment, [one[place] for one in matched]) for place, alignment in enumerate(alignments)]
     found = []
@@ -86,9 +90,9 @@ def meetings(alignments: Sequence[Alignment]) -> list[Meeting]:
 
 
 def _matched(alignments: Sequence[Alignment]) -> list[tuple[Collective, ...]]:
-    """Match the n-th collectives of the ranks. If the ranks' lists differ, only iterations with equal lists are
-    used. If all-to-alls make the difference, they are left out."""
-    lists = [list(collectives_of(alignment.profile, exchanges=True)) for alignment in alignments]
+    """Match the n-th collectives of the groups that all ranks have. If the ranks' lists differ, only iterations with
+    equal lists are used. If all-to-alls make the difference, they are left out."""
+    lists = of_common_groups([list(collectives_of(alignment.profile, exchanges=True)) for alignment in alignments])
     for some in (lists, _without_exchanges(lists)):
         if _alike(some):
             return list(zip(*some, strict=True))
@@ -112,6 +116,45 @@ def _without_exchanges(lists: Sequence[Sequence[Collective]]) -> list[list[Colle
     return [[one for one in ran if one.which != EXCHANGE] for ran in lists]
 
 
+_Shifts = tuple[int, int]
+"""The least and the most that may be added to a rank's times."""
+
+
+def _agreeing(matched: list[tuple[Collective, ...]], alignments: Sequence[Alignment]) -> list[tuple[Collective, ...]]:
+    """Return those that no rank ended before another had begun, for the shift of its clock with which most of them do
+    so; none if that is no majority: then other collectives were matched than those that met."""
+    of_all = [collectives for collectives in matched if collectives[0].which != EXCHANGE]
+    if not of_all:
+        return matched
+    first = of_all[0][0], of_all[-1][0]
+    room = round(DRIFT * (first[1].end_ns - first[0].start_ns))
+    kept = [True] * len(of_all)
+    for place, alignment in enumerate(alignments[1:], 1):
+        allowed = [
+            (ran[0].start_ns - ran[place].end_ns - room, ran[0].end_ns - ran[place].start_ns + room) for ran in of_all
+        ]
+        least, most = _allowed_most(allowed, alignment.process_clock)
+        kept = [one and low <= most and least <= high for one, (low, high) in zip(kept, allowed, strict=True)]
+    if 2 * sum(kept) <= len(kept):
+        return [collectives for collectives in matched if collectives[0].which == EXCHANGE]
+    met = {id(collectives) for collectives, one in zip(of_all, kept, strict=True) if one}
+    return [collectives for collectives in matched if collectives[0].which == EXCHANGE or id(collectives) in met]
+
+
+def _allowed_most(allowed: Sequence[_Shifts], clock: ProcessClock | None) -> _Shifts:
+    """Return the shifts of a clock that is known, else those that most collectives allow."""
+    if clock is not None and clock.error_ns is not None:
+        return clock.shift_ns - clock.error_ns, clock.shift_ns + clock.error_ns
+    edges = sorted([(low, -1) for low, _ in allowed] + [(high, 1) for _, high in allowed])
+    count = best = 0
+    found = edges[0][0], edges[-1][0]
+    for at, (shift, edge) in enumerate(edges):
+        count -= edge
+        if count > best:
+            best, found = count, (shift, edges[at + 1][0])
+    return found
+
+
 def _is_of_all(collectives: Sequence[Collective], alignments: Sequence[Alignment]) -> bool:
     """Return whether the collective needed all ranks. An all-to-all did if it ended nowhere before it had begun
     everywhere, by clocks that something else relates."""
@@ -126,7 +169,7 @@ def _is_of_all(collectives: Sequence[Collective], alignments: Sequence[Alignment
 
 
 def _alike(lists: Sequence[Sequence[Collective]]) -> bool:
-    return len({tuple(one.which for one in ran) for ran in lists}) == 1
+    return len({tuple(one.kind for one in ran) for ran in lists}) == 1
 
 
 def _iteration(alignment: Alignment, position: int) -> int | None:
@@ -157,6 +200,7 @@ def _met(number: int, collectives: Sequence[Collective], alignments: Sequence[Al
         by="clock" if by_clock else "duration",
         last=last,
         lead_ns=lead,
+        ranks=max(one.ranks for one in collectives),
     )
 
 
@@ -241,7 +285,7 @@ class RankTotal(msgspec.Struct, frozen=True, kw_only=True):
 
     ``late_ns``: the sum of its delays when it arrived last. ``made_late_by``: the cause of the largest part of them,
     with ``made_late_ns``. ``uncounted_kernels``: its other communication kernels, which do not show which
-    rank waits for another, with their time ``uncounted_ns``.
+    rank waits for another, with their time ``uncounted_ns``. ``ranks``: how many the job has, as far as is recorded.
     """
 
     place: int
@@ -256,6 +300,7 @@ class RankTotal(msgspec.Struct, frozen=True, kw_only=True):
     made_late_ns: int
     uncounted_kernels: int = 0
     uncounted_ns: int = 0
+    ranks: int = 0
 
 
 def totals(meetings: Sequence[Meeting], alignments: Sequence[Alignment]) -> list[RankTotal]:
@@ -286,6 +331,7 @@ def _total(meetings: Sequence[Meeting], place: int, alignment: Alignment) -> Ran
         made_late_ns=causes[cause] if cause else 0,
         uncounted_kernels=len(communicating) - len(meetings),
         uncounted_ns=int(communicating.sum()) - collective_ns,
+        ranks=max(alignment.profile.process.ranks or 0, *(one.ranks for one in meetings)),
     )
 
 
@@ -375,13 +421,20 @@ def said(of: Sequence[RankTotal], labels: Sequence[str]) -> str:
         return EMPTY
     waited = sum(one.wait_ns for one in of)
     spent = sum(one.collective_ns for one in of) or 1
-    waiting = f"ranks wait {ms(waited)} of {ms(spent)} in {count(of[0].collectives, 'collective')}"
+    few = f" ({here})" if (here := absent(of)) else ""
+    waiting = f"ranks wait {ms(waited)} of {ms(spent)} in {count(of[0].collectives, 'collective')}{few}"
     beside = f"; {of_others}" if (of_others := uncounted(of)) else ""
     if latest == NONE:
         return f"{waiting}; none arrives last{beside}"
     one = of[latest]
     cause = f": {one.made_late_by} takes {ms(one.made_late_ns)} longer there" if one.made_late_by else ""
     return f"{waiting}; {labels[latest]} arrives last {count(one.times_arrived_last, 'time')}{cause}{beside}"
+
+
+def absent(of: Sequence[RankTotal]) -> str:
+    """Return how many ranks of the job have a profile here; empty if all have, or if nothing records it."""
+    ranks = max(one.ranks for one in of)
+    return f"only {len(of)} of {ranks:,} ranks are here" if ranks > len(of) else ""
 
 
 def uncounted(of: Sequence[RankTotal]) -> str:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from operator import itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from mio2trace.kernels.names import kernel_name
-from mio2trace.model.profile import Activity, Anchors, Clock, Profile, Reading, UnixTime
+from mio2trace.model.profile import Activity, Anchors, Clock, Profile, Range, Reading, UnixTime
 from mio2trace.model.tables import NO, Activities, Numbers
 from mio2trace.notes import Notes
 from mio2trace.ops.families.collective import is_annotation
@@ -185,8 +185,9 @@ def _pair(process: _Process, other: _Process) -> ProcessClock | None:
     if clock.kind == of_other.kind and clock.scope and clock.scope == of_other.scope:
         what = "time since the boot of one machine" if clock.kind == "boottime" else "one clock"
         return ProcessClock(method=what)
-    bounds = _bounds(process.collectives, other.collectives)
-    count = len(process.collectives)
+    own, others = of_common_groups([process.collectives, other.collectives])
+    bounds = _bounds(own, others)
+    count = len(own)
     overlap = f"{count} collectives overlap"
     dated = _by_unix_time(clock, of_other)
     if bounds is not None and (dated is not None or count >= LEAST):
@@ -230,17 +231,31 @@ class _Process(NamedTuple):
 
 
 class Collective(NamedTuple):
-    """A kernel of a collective with host times; ``position``: among the activities."""
+    """A kernel of a collective with host times; ``position``: among the activities. ``members``: the ranks of its
+    group, empty if not recorded. ``ranks``: how many these are, 0 if not recorded."""
 
     which: str
     start_ns: int
     end_ns: int
     position: int
+    members: tuple[int, ...] = ()
+    ranks: int = 0
+
+    @property
+    def kind(self) -> tuple[str, tuple[int, ...]]:
+        """This is equal on all ranks of a collective."""
+        return self.which, self.members
+
+
+def of_common_groups(lists: Sequence[Sequence[Collective]]) -> list[list[Collective]]:
+    """Return the collectives of the groups that each process has: those of other groups need other processes."""
+    common = set[tuple[int, ...]].intersection(*({one.members for one in ran} for ran in lists)) if lists else set()
+    return [[one for one in ran if one.members in common] for ran in lists]
 
 
 def _bounds(collectives: Sequence[Collective], others: Sequence[Collective]) -> tuple[int, int] | None:
     """Return the least and largest shift of the other's times; None if the collectives differ."""
-    if not collectives or [one.which for one in collectives] != [one.which for one in others]:
+    if not collectives or [one.kind for one in collectives] != [one.kind for one in others]:
         return None
     pairs = list(zip(collectives, others, strict=True))
     least = max(one.start_ns - other.end_ns for one, other in pairs)
@@ -257,12 +272,15 @@ def collectives_of(profile: Profile, *, exchanges: bool = False) -> Iterator[Col
     if not len(rows):
         return
     annotations = _annotations(profile)
+    groups = _groups(profile)
     form = _OR_EXCHANGE if exchanges else _OF_ALL
     for position in rows[np.argsort(commands.start_ns[rows], kind="stable")].tolist():
         activity = profile.activities[position]
-        which = form.search(activity.name) or form.search(_around(annotations, activity))
+        which = form.search(activity.name) or form.search(_around(annotations, activity) or "")
         if which is not None and activity.start_ns is not None and activity.end_ns is not None:
-            yield Collective(which[0].replace("_", "").lower(), activity.start_ns, activity.end_ns, position)
+            members, ranks = _around(groups, activity) or ((), 0)
+            name = which[0].replace("_", "").lower()
+            yield Collective(name, activity.start_ns, activity.end_ns, position, members, ranks)
 
 
 def communicates(commands: Activities) -> NDArray[np.bool_]:
@@ -276,21 +294,35 @@ def is_collective(name: str) -> bool:
     return meaning is not None and meaning.role == "collective"
 
 
-_Named = dict[int, list[tuple[int, int, str]]]
-"""Begin, end and name of PyTorch's annotations (``nccl:all_reduce``) by thread: RCCL's kernels may have one name."""
+_Told = TypeVar("_Told")
+_Named = dict[int, list[tuple[int, int, _Told]]]
+"""By thread, begin and end of ranges in order, and what they tell of the calls in them."""
 
 
-def _annotations(profile: Profile) -> _Named:
-    found: _Named = {}
-    for made in profile.ranges:
-        if is_annotation(made.text):
-            found.setdefault(made.thread, []).append((made.start_ns, made.end_ns, made.text))
-    return {thread: sorted(named) for thread, named in found.items()}
+def _annotations(profile: Profile) -> _Named[str]:
+    """Return PyTorch's annotations (``nccl:all_reduce``): RCCL's kernels may have one name."""
+    return _named((made, made.text) for made in profile.ranges if is_annotation(made.text))
 
 
-def _around(annotations: _Named, activity: Activity) -> str:
-    named, at = annotations.get(activity.thread, []), activity.host_start_ns
+def _groups(profile: Profile) -> _Named[tuple[tuple[int, ...], int]]:
+    """Return the ranks of the group of each collective whose group is recorded, and how many these are."""
+    return _named(
+        (made, (made.inputs.collective.members, made.inputs.collective.ranks or 0))
+        for made in profile.ranges
+        if made.inputs is not None and made.inputs.collective is not None
+    )
+
+
+def _named(told: Iterable[tuple[Range, _Told]]) -> _Named[_Told]:
+    found: _Named[_Told] = {}
+    for made, what in told:
+        found.setdefault(made.thread, []).append((made.start_ns, made.end_ns, what))
+    return {thread: sorted(named, key=itemgetter(0, 1)) for thread, named in found.items()}
+
+
+def _around(named: _Named[_Told], activity: Activity) -> _Told | None:
+    of_thread, at = named.get(activity.thread, []), activity.host_start_ns
     if at is None:
-        return ""
-    place = bisect_right(named, at, key=itemgetter(0)) - 1
-    return named[place][2] if place >= 0 and at <= named[place][1] else ""
+        return None
+    place = bisect_right(of_thread, at, key=itemgetter(0)) - 1
+    return of_thread[place][2] if place >= 0 and at <= of_thread[place][1] else None

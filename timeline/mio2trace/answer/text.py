@@ -298,22 +298,25 @@ def rank_lines(
 ) -> list[str]:
     """Yield the lines. ``machines``: a name for the machine of each rank; empty if its profile does not record the
     machine."""
-    from mio2trace.ranks import EMPTY, straggler, uncounted
+    from mio2trace.ranks import EMPTY, absent, straggler, uncounted
 
     if not of:
         return [EMPTY]
-    found = [*_straggler(met, of, straggler(of), labels, machines), *_ranks(of, labels), *_sizes(met, labels)]
+    notes: list[str] = []
+    if few := absent(of):
+        notes += wrapped("note", f"{few}: another may arrive last, and transfers may take less time", at=RANK_LABEL)
     by_duration = sum(one.by == "duration" for one in met)
     if by_duration:
-        found += wrapped(
+        notes += wrapped(
             "note",
             f"{by_duration:,} of {count(len(met), 'collective')}: the clocks of the ranks are not known well enough;"
             " the shortest kernel is taken as the last rank's",
             at=RANK_LABEL,
         )
     if of_others := uncounted(of):
-        found += wrapped("note", f"{of_others}: not of all ranks, or not alike on them", at=RANK_LABEL)
-    return found[:MOST_LINES]
+        notes += wrapped("note", f"{of_others}: not of all ranks, or not alike on them", at=RANK_LABEL)
+    found = [*_straggler(met, of, straggler(of), labels, machines), *_ranks(of, labels)]
+    return [*found, *_sizes(met, labels, MOST_LINES - len(found) - len(notes)), *notes]
 
 
 def _straggler(
@@ -372,14 +375,17 @@ def _ranks(of: Sequence[RankTotal], labels: Sequence[str]) -> Iterator[str]:
         yield f"{'':<{RANK_LABEL}}{count(len(of) - MOST_RANKS, 'more rank')}"
 
 
-def _sizes(met: Sequence[Meeting], labels: Sequence[str]) -> Iterator[str]:
-    """Sum up collectives of one kind and size, most time first; times are means per collective."""
+def _sizes(met: Sequence[Meeting], labels: Sequence[str], most: int) -> Iterator[str]:
+    """Sum up collectives of one kind and size, most time first, in ``most`` lines; times are means per collective."""
     groups: dict[tuple[str, int | None], list[Meeting]] = defaultdict(list)
     for one in met:
         groups[one.which, one.message_bytes].append(one)
     shown = sorted(groups.items(), key=lambda item: -sum(max(one.durations_ns) for one in item[1]))
+    rows = min(len(shown), MOST_SIZES)
+    while rows > 1 and 1 + rows + (len(shown) > rows) > most:
+        rows -= 1
     yield _rank_row("", "", ("ms", "calls", "GB/s bus", "wait ms"), "  last")
-    for at, ((which, size), own) in enumerate(shown[:MOST_SIZES]):
+    for at, ((which, size), own) in enumerate(shown[:rows]):
         transfer = sum(one.transfer_ns for one in own) / len(own)
         wait = sum(sum(one.waits_ns) / len(one.waits_ns) for one in own) / len(own)
         buses = [one.bus for one in own if one.bus is not None]
@@ -390,8 +396,8 @@ def _sizes(met: Sequence[Meeting], labels: Sequence[str]) -> Iterator[str]:
         yield _rank_row(
             "sizes" if not at else "", name, (_number_of_ms(transfer), f"{len(own)}", bus, _number_of_ms(wait)), who
         )
-    if len(shown) > MOST_SIZES:
-        yield f"{'':<{RANK_LABEL}}{count(len(shown) - MOST_SIZES, 'more size')}"
+    if len(shown) > rows:
+        yield f"{'':<{RANK_LABEL}}{count(len(shown) - rows, 'more size')}"
 
 
 def _rank_row(label: str, name: str, cells: Sequence[str], last: str) -> str:

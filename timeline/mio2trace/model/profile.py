@@ -55,11 +55,13 @@ DVDT_HOST = Clock("unix", 1000)
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A process of the job. ``label``: a short name if there are several (``rank 0``), never a command line."""
+    """A process of the job. ``label``: a short name if there are several (``rank 0``), never a command line. ``ranks``:
+    how many the job has, None if not recorded."""
 
     index: int
     pid: int | None = None
     rank: int | None = None
+    ranks: int | None = None
     label: Text = ""
 
 
@@ -212,7 +214,8 @@ class Activity(msgspec.Struct, frozen=True, gc=False):
 
 class Collective(msgspec.Struct, frozen=True, gc=False):
     """The data of a rank in a collective: elements sent and received, size and number of its group. ``name`` and
-    ``dtype`` are words of the framework."""
+    ``dtype`` are words of the framework. ``members``: the ranks of the group, empty if not recorded; of a large group
+    PyTorch records only the first and the last ones."""
 
     name: Word
     dtype: Word = ""
@@ -220,6 +223,7 @@ class Collective(msgspec.Struct, frozen=True, gc=False):
     received: int = 0
     ranks: int | None = None
     group: int | None = None
+    members: tuple[int, ...] = ()
 
 
 class Inputs(msgspec.Struct, frozen=True, gc=False):

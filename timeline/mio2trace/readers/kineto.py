@@ -56,11 +56,16 @@ _FILE = late(r"(?:^|/)((?:c[a-z2-7]{51}|[A-Za-z]{1,24}[0-9]{0,3}(?:_[A-Za-z]{0,2
 """TorchInductor's hash, or words: no key or token."""
 _LONGEST_FILE = 240
 _NAME = late(rb'"([A-Za-z0-9_]{1,40})"')
+_RANKS, _RANK = late(rb'"\[[0-9., ]{0,500}\]"'), late(rb"[0-9]{1,9}")
 
 
 def _word(text: msgspec.Raw, form: re.Pattern[bytes] = _NAME) -> str:
     found = form.fullmatch(bytes(text).strip())
     return found[1].decode() if found is not None else ""
+
+
+def _members(text: msgspec.Raw) -> tuple[int, ...]:
+    return tuple(map(int, _RANK.findall(bytes(text)))) if _RANKS.fullmatch(bytes(text).strip()) else ()
 
 
 def _file(value: object) -> str:
@@ -102,7 +107,7 @@ class InputsCache:
         """Return the message of a collective; its other inputs are only its tensors again."""
         given = args.sent, args.received, args.ranks
         numbers = tuple(one if type(one) is int and 0 <= one < _MOST else None for one in given)
-        key = b"|".join((args.collective, args.dtype, args.group, repr(numbers).encode()))
+        key = b"|".join((args.collective, args.dtype, args.group, args.members, repr(numbers).encode()))
         made = self._made.get(key)
         if made is None:
             name = _word(args.collective, _COLLECTIVE)
@@ -111,7 +116,7 @@ class InputsCache:
             made = self._made[key] = Inputs(
                 collective=Collective(
                     name, _COMM_DTYPES.get(dtype, ""), sent or 0, received or 0, ranks,
-                    int(group) if group.isdecimal() and len(group) < 10 else None,
+                    int(group) if group.isdecimal() and len(group) < 10 else None, _members(args.members),
                 )
             )  # fmt: skip
         return made
@@ -414,9 +419,12 @@ class _Reading:
         for assembly in assemblies:
             if early is None and base:
                 assembly.later(base)
-            rank = around.distributed.get("rank") if isinstance(around.distributed, dict) else None
-            rank = rank if type(rank) is int and 0 <= rank < 1 << 31 else None
-            assembly.process = Process(index=0, pid=assembly.process.pid, rank=rank)
+            told = around.distributed if isinstance(around.distributed, dict) else {}
+            rank, ranks = (
+                value if type(value := told.get(key)) is int and 0 <= value < 1 << 31 else None
+                for key in ("rank", "world_size")
+            )
+            assembly.process = Process(index=0, pid=assembly.process.pid, rank=rank, ranks=ranks)
             if assembly.latest_ns < _UNIX_FROM_NS:
                 assembly.clock = Clock("opaque", scope=f"file {self._source.index}")
         base = base if early is None else early

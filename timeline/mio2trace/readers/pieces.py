@@ -115,6 +115,7 @@ class Args(msgspec.Struct, frozen=True, gc=False):
     received: Any = msgspec.field(name="Out msg nelems", default=None)
     ranks: Any = msgspec.field(name="Group size", default=None)
     group: msgspec.Raw = msgspec.field(name="Process Group Name", default=NOTHING)
+    members: msgspec.Raw = msgspec.field(name="Process Group Ranks", default=NOTHING)
     dtype: msgspec.Raw = msgspec.field(default=NOTHING)
     python: Any = msgspec.field(name="Python id", default=None)
     parent: Any = msgspec.field(name="Python parent id", default=None)
