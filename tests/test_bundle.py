@@ -32,9 +32,10 @@ from mio2trace.privacy import Pseudonyms, Scrubber
 from mio2trace.readers import bundled
 from mio2trace.readers.base import ReadOptions
 from mio2trace.source import Source
-from tests import rocm_made
+from tests import rocm_made, rocpd_made
 from tests.canaries import BY_NAME, CANARIES, PROMPT, leaks
 from tests.conftest import ROOT, shared_folder
+from tests.kineto_files import kineto_file, rows
 from tests.planted import FORMATS
 from tests.small_runs import benchmark
 
@@ -277,6 +278,31 @@ def test_a_recorded_runs_machine_is_told_and_nothing_else_of_its_manifest(tmp_pa
     assert told["machine"]["gpus"] == ["gfx942"]
     assert told["variables"] == {"MIOPEN_FIND_MODE": "FAST", "MIOPEN_USER_DB_PATH": "(set)"}
     assert_nothing_leaks(out)
+
+
+def places(*files: Path) -> list[Clock]:
+    """The clock of each profile in the files."""
+    return [profile.clocks[0] for run in mio2trace.analyse(files).runs for profile in run.profiles]
+
+
+@pytest.mark.parametrize("form", ["rocpd", "PyTorch, times since an unknown zero"])
+def test_clocks_of_two_bundles_are_of_two_places(form: str, tmp_path: Path) -> None:
+    """Each bundle calls its first machine ``machine 1``; a clock of which only the file is known is of no machine."""
+    files = [tmp_path / f"rank{number}.{'db' if form == 'rocpd' else 'json'}" for number in (0, 1)]
+    for number, file in enumerate(files):
+        if form == "rocpd":
+            file.write_bytes(rocpd_made.database(rocpd_made.tables("3.0.5", pid=100 + number)))
+        else:
+            kineto_file(tmp_path, rows(1_000_000), file.name, base=None, distributedInfo={"rank": number})
+    own = places(*files)
+    assert [clock.is_of_a_file for clock in own] == [form != "rocpd"] * 2
+    bundles = [tmp_path / name for name in ("both.zip", "one.zip", "other.zip")]
+    for bundle, of in zip(bundles, (files, files[:1], files[1:]), strict=True):
+        make([*map(str, of)], str(bundle), AnalysisOptions())
+    together, apart = places(bundles[0]), places(*bundles[1:])
+    assert [clock.is_of_a_file for clock in (*together, *apart)] == [form != "rocpd"] * 4
+    assert len({clock.scope for clock in together}) == len({clock.scope for clock in own})
+    assert len({clock.scope for clock in apart}) == 2
 
 
 def test_nothing_is_left_behind_and_an_output_stays_where_a_bundle_fails(tmp_path: Path) -> None:

@@ -202,7 +202,10 @@ def _profile(profile: Profile, scrubber: Scrubber) -> Profile:
         activities=tuple(_activity(one, launches, names) for one in profile.activities),
         ranges=tuple(map(scrub, profile.ranges)),
         queues=tuple(msgspec.structs.replace(one, handle=names.handle(one.handle)) for one in profile.queues),
-        clocks=tuple(msgspec.structs.replace(one, scope=names.word("machine", one.scope)) for one in profile.clocks),
+        clocks=tuple(
+            one if one.is_of_a_file else msgspec.structs.replace(one, scope=names.word("machine", one.scope))
+            for one in profile.clocks
+        ),
         opencl=msgspec.structs.replace(
             opencl,
             buffers=buffers,

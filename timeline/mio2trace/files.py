@@ -24,7 +24,7 @@ import msgspec
 from mio2trace.model.profile import Anchors, Profile, anchors_of
 from mio2trace.notes import LEADS_OUT, UNREADABLE, InputError, Notes, OptionError, with_losses
 from mio2trace.outgoing import count
-from mio2trace.privacy import Cleaner
+from mio2trace.privacy import Cleaner, is_pseudonym
 from mio2trace.readers import ANY, PROFILES, READERS, Accepted, GoesWithATrace, detect, refusal, run_log
 from mio2trace.readers import ck as ck
 from mio2trace.readers.base import Reader, ReadOptions, Record
@@ -263,13 +263,28 @@ class Unpacking:
         if folder is None:
             return file
         archive, manifest = self._archives[folder]
+        number = list(self._archives).index(folder)
         return msgspec.structs.replace(
             file,
+            records=tuple(_of_archive(record, number) for record in file.records),
             path=self.shown(file.path),
             archive=archive,
             anchors=None if manifest is None else anchors_of(manifest.told),
             is_reference=file.path in self.references,
         )
+
+
+def _of_archive(record: Record, number: int) -> Record:
+    """Return the record with clocks of this archive's machines: each bundle calls its first one ``machine 1``."""
+    if not number or not isinstance(record, Profile):
+        return record
+    clocks = tuple(
+        msgspec.structs.replace(clock, scope=f"{clock.scope} of archive {number}")
+        if is_pseudonym("machine", clock.scope)
+        else clock
+        for clock in record.clocks
+    )
+    return msgspec.structs.replace(record, clocks=clocks)
 
 
 def _located(path: str, options: FileOptions, notes: Notes, unpacking: Unpacking) -> list[str]:

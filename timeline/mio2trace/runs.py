@@ -70,8 +70,8 @@ def _may_be_one(profile: Profile, other: Profile) -> bool:
 
 
 def _identity(profile: Profile) -> tuple[str, int | None, int | None]:
-    scope = profile.clocks[0].scope
-    return "" if scope.startswith("file ") else scope, *_process(profile)  # a file is no machine
+    clock = profile.clocks[0]
+    return "" if clock.is_of_a_file else clock.scope, *_process(profile)
 
 
 def _process(profile: Profile) -> tuple[int | None, int | None]:

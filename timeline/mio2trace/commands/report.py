@@ -229,8 +229,8 @@ def ranks(
 
 def _machine(profile: Profile) -> str:
     """Return a name for the machine of a process; empty if its profile does not record it."""
-    scope = profile.clocks[0].scope
-    return "" if scope.startswith("file ") else scope
+    clock = profile.clocks[0]
+    return "" if clock.is_of_a_file else clock.scope
 
 
 def labels_of(run: Run) -> list[str]:

@@ -46,6 +46,11 @@ class Clock(msgspec.Struct, frozen=True, gc=False):
     unix: UnixTime | None = None
 
     @property
+    def is_of_a_file(self) -> bool:
+        """Whether nothing is known of its place but the file, so that it is shared by the processes in that file."""
+        return self.scope.startswith("file ")
+
+    @property
     def as_unix(self) -> UnixTime | None:
         """The conversion of its times to Unix time; None if unknown."""
         return UnixTime() if self.unix is None and self.kind == "unix" else self.unix

@@ -349,6 +349,11 @@ class Pseudonyms:
         return of.setdefault(text, f"{what} {len(of) + 1}") if text else ""
 
 
+def is_pseudonym(what: str, text: str) -> bool:
+    """Return whether `Pseudonyms.word` made a text."""
+    return text.startswith(f"{what} ")
+
+
 class Scrubber(Cleaner):
     """A cleaner for text that is read again: addresses are replaced by others, so that equal addresses stay equal."""
 

@@ -25,6 +25,7 @@ from mio2trace.model.miopen import Command, Entry, LoggedCall, Message, MiopenLo
 from mio2trace.model.profile import (
     Activity,
     Call,
+    Clock,
     Framework,
     Inputs,
     Node,
@@ -244,4 +245,12 @@ def _of_source(record: msgspec.Struct, source: int) -> msgspec.Struct:
                 msgspec.structs.replace(one, source=source) if "source" in one.__struct_fields__ else one
                 for one in getattr(record, field)
             )
+    if isinstance(record, Profile):
+        changes["clocks"] = tuple(_clock_of(clock, source) for clock in record.clocks)
     return msgspec.structs.replace(record, **changes)
+
+
+def _clock_of(clock: Clock, source: int) -> Clock:
+    """Return the clock of this file; a bundle before 0.3 calls the place of any clock a machine."""
+    own = clock.is_of_a_file or (clock.kind == "opaque" and clock.scope)
+    return msgspec.structs.replace(clock, scope=f"file {source}") if own else clock
