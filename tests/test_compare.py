@@ -27,7 +27,7 @@ from mio2trace.analysis import AnalysisOptions, Run, analyse
 from mio2trace.cli import cli
 from mio2trace.comparing import Compared, Comparison, Part, RunRecord, Side, compare
 from mio2trace.comparing import sides as bases
-from mio2trace.comparing.comparison import change, decision, groups, has_changed, headline, interval, label, seen
+from mio2trace.comparing.comparison import change, decision, groups, has_changed, headline, interval, label, seen, tally
 from mio2trace.comparing.record import CUT, Inside, Rank, collect, condensed, cut, facts, mean_of
 from mio2trace.comparing.statistics import _medians, verdict
 from mio2trace.comparing.text import block, comment, page
@@ -249,6 +249,45 @@ def test_a_large_base_keeps_its_size_and_its_sum(tmp_path: Path, record: RunReco
     assert {row.word for row in comparison.rows} == {"~"}
     (others,) = (row for row in comparison.rows if row.name == "(smaller parts together)")
     assert others.ratio == pytest.approx(1, rel=0.01)
+
+
+def test_a_base_of_many_parts_keeps_the_same_ones_of_each_run_and_says_what_it_lacks(
+    tmp_path: Path, record: RunRecord
+) -> None:
+    """Three runs with a part that grows from the smallest to the largest: judged by all runs or by none."""
+    replace = msgspec.structs.replace
+    model = next(part for part in record.parts if part.kind == "problem")
+
+    def made(run: int, factor: float) -> RunRecord:
+        times = {f"part {number}": 1_000_000 / (1 + number) ** 0.3 for number in range(200)}
+        times |= {"grows": 5_000 * 100.0**run, "slow": 900_000 * factor}
+        parts = [replace(model, name=name, mean_ns=ns, samples_ns=(ns,)) for name, ns in times.items()]
+        whole = sum(times.values())
+        return replace(record, parts=tuple(parts), mean_ns=whole, samples_ns=(whole,))
+
+    sides = [
+        Side(name=name, runs=tuple(made(run, factor) for run in range(3))) for name, factor in (("a", 1), ("b", 9))
+    ]
+    path = base(tmp_path, "a", sides[0])
+    kept = bases.read_base(path)
+    names = [{part.name for part in run.parts} for run in kept.runs]
+    assert names[0] == names[1] == names[2] > {"grows", "slow"}
+    assert len(names[0]) < 202
+    comparison = Comparison(kept, sides[1])
+    slow = next(row for row in comparison.rows if row.name == "slow")
+    assert (slow.word, slow.runs, slow.cause) == ("slower", (3, 3), "")
+    assert comparison.uncompared is not None
+    most, together = comparison.uncompared
+    left = [run.mean_ns - sum(part.mean_ns for part in run.parts) for run in kept.runs]
+    assert together == pytest.approx(sum(left) / sum(run.mean_ns for run in kept.runs))
+    smallest = min(part.mean_ns for run in kept.runs for part in run.parts if part.name != "grows")
+    assert 0 < most <= 3 * smallest / sum(run.mean_ns for run in kept.runs)
+    assert any(line.startswith("a base keeps no parts below ") for line in tally(comparison))
+    assert Comparison(sides[0], sides[1]).uncompared is None
+    other = base(tmp_path, "b", sides[1])
+    done = run(path, other, "--fail-above", "problem:10%")
+    assert done.exit_code == 3
+    assert ("--fail-above problem does not see them" in done.stderr) == (most > 0.01)
 
 
 @pytest.mark.parametrize(

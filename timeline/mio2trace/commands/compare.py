@@ -80,8 +80,8 @@ def compare(  # noqa: PLR0913 - click gives each option by keyword
     5 runs changes above 5 %.
 
     Problems are matched by their computation, layers by their place in the net. Kernels are shown as the cause of a
-    change in a problem; without a problem they are compared by name. Times are medians of steady iterations. Searches,
-    the first iteration and program builds are compared apart.
+    change in a problem; without a problem they are compared by name. Times are medians over the steady iterations of a
+    run, then over the runs (`report` has means). Searches, the first iteration and program builds are compared apart.
 
     \b
     Examples:
@@ -207,11 +207,20 @@ def _print(
 
 def _gate(comparison: Comparison, limits: Sequence[tuple[str, float]]) -> None:
     """Print which limits are exceeded; if there is one, exit with `REGRESSION`."""
+    from mio2trace.comparing.statistics import LEAST_SHARE
+    from mio2trace.findings.rule import percent
+
     wanted = dict(limits)
     try:
         failures = comparison.failures(wanted.get("total"), wanted.get("problem"))
     except ValueError as error:
         raise click.UsageError(f"--fail-above problem: {error}") from None
+    uncompared = comparison.uncompared
+    if "problem" in wanted and uncompared is not None and uncompared[0] > LEAST_SHARE:
+        tell(
+            f"problem: the base keeps no parts of less than {percent(uncompared[0])} of the iteration (together"
+            f" {percent(uncompared[1])}): --fail-above problem does not see them"
+        )
     for failure in failures:
         said = f"{failure.name}: {failure.ratio:.3f} of the first side, more than {1 + failure.limit:.3f}"
         tell(f"slower: {said}" + ("" if failure.decided else " (an alarm: fewer than 3 runs per side cannot decide)"))

@@ -22,7 +22,7 @@ import msgspec
 from mio2trace.answer.content import short_kernel
 from mio2trace.comparing.record import KINDS, Facts, Kind, Part, RunRecord, cut
 from mio2trace.comparing.statistics import FEWEST, FLOOR, LEAST_SHARE, Word, floor_of, separated, verdict
-from mio2trace.findings.rule import ms
+from mio2trace.findings.rule import ms, percent
 from mio2trace.measures.statistics import median
 from mio2trace.notes import InputError
 from mio2trace.outgoing import count
@@ -37,6 +37,7 @@ _MUCH_LONGER = 3
 """Times of a renamed kernel differ by less than this factor."""
 _SAME_NET = 0.5
 """The places of kernels are compared only if kernels with equal names have at least this part of the time."""
+_MAYBE_SMALL = "or too short on the other side for the base to keep it"
 _LONGEST = 4_000_000
 """The most cells in the table of the longest common subsequence; if there are more layers, only names are compared."""
 
@@ -314,11 +315,31 @@ class Comparison:
             if (of_a and row.word == "only in B" and row.more_ns <= self._least(self.a, row.kind))
             or (of_b and row.word == "only in A" and -row.more_ns <= self._least(self.b, row.kind))
         ]
-        kept = [row for row in rows if row not in small]
+        lacks = {"only in B": of_a, "only in A": of_b}
+        kept = [
+            row._replace(cause=row.cause or _MAYBE_SMALL) if row.kind != "layer" and lacks.get(row.word) else row
+            for row in rows
+            if row not in small
+        ]
         others_a = of_a + sum(row.a_ns or 0 for row in small if row.kind != "layer")
         others_b = of_b + sum(row.b_ns or 0 for row in small if row.kind != "layer")
         ratio = others_b / others_a if others_a and others_b else None
         return [*kept, Compared("kernel", "(smaller parts together)", others_a, others_b, ratio)]
+
+    @cached_property
+    def uncompared(self) -> tuple[float, float] | None:
+        """How long a part may be that a base does not keep, and all of these together, each as a share of the
+        iteration; None if bases keep all parts."""
+        found = []
+        for side in (self.a, self.b):
+            left, whole = sum(run.others_ns for run in side.runs), sum(run.mean_ns for run in side.runs)
+            kept: dict[tuple[Kind, str], float] = {}
+            for part in (part for run in side.runs for part in run.parts if part.kind != "layer"):
+                kept[part.kind, part.name] = max(kept.get((part.kind, part.name), 0), part.mean_ns)
+            if left and whole:
+                least = min(kept.values(), default=whole) * len(side.runs)
+                found.append((min(least, left) / whole, left / whole))
+        return max(found, default=None)
 
     @staticmethod
     def _least(side: Side, kind: str) -> float:
@@ -609,8 +630,11 @@ def headline(comparison: Comparison) -> str:
     of = "kernels" if comparison.a.runs[0].told_by == "kernels" else "printed layer times"
     within = f" (95 %: {interval(row)})" if interval(row) else ""
     why = f", {decision(row)}" if label(row) == "NOT DECIDED" else ""
-    times = f"{ms(row.a_ns)} -> {ms(row.b_ns)} of {of} per iteration (medians)"
-    return f"{label(row)}: {change(row.ratio)}{within}{why}; {times}"
+    several = any(len(side.runs) > 1 or side.runs[0].iterations > 1 for side in (comparison.a, comparison.b))
+    return (
+        f"{label(row)}: {change(row.ratio)}{within}{why}; {ms(row.a_ns)} -> {ms(row.b_ns)} of {of} per iteration"
+        f"{' (medians)' if several else ''}"
+    )
 
 
 def seen(side: Side) -> str:
@@ -693,3 +717,9 @@ def tally(comparison: Comparison) -> Iterator[str]:
     if len(rows) > len(judged):
         yield f"{len(rows) - len(judged)} only on one side, or of another size"
     yield f"{same} unchanged (--all)"
+    if comparison.uncompared is not None:
+        largest, together = comparison.uncompared
+        yield (
+            f"a base keeps no parts below {percent(largest)} of the iteration: of these only the sum,"
+            f" {percent(together)}"
+        )

@@ -13,6 +13,7 @@ import os
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import NamedTuple
 
@@ -411,27 +412,46 @@ def is_base(path: Path) -> bool:
 
 def base_text(side: Side, generator: str) -> bytes:
     """Return the bytes of the file; equal sides give equal bytes."""
-    runs = side.runs
+    runs = _described_once(side.runs)
     data = _encoded(runs, generator)
     if len(data) > LARGEST:
         runs = tuple(msgspec.structs.replace(run, ranks=()) for run in runs)
         data = _encoded(runs, generator)
     whole = runs
-    keep = max(len(run.parts) for run in runs)
-    while len(data) > LARGEST and keep > 1:
-        keep = keep * 3 // 4
-        runs = tuple(_without_smallest(run, keep) for run in whole)
+    longest: dict[tuple[str, str], float] = {}
+    for part in (part for run in runs for part in run.parts):
+        longest[part.kind, part.name] = max(longest.get((part.kind, part.name), 0), part.mean_ns)
+    names = sorted(longest, key=lambda name: -longest[name])
+    while len(data) > LARGEST and len(names) > 1:
+        del names[len(names) * 9 // 10 :]
+        runs = tuple(_with_only(run, set(names)) for run in whole)
         data = _encoded(runs, generator)
     return data
+
+
+def _described_once(runs: Iterable[RunRecord]) -> tuple[RunRecord, ...]:
+    """Return the runs with the kernels, layers and solvers of each part in the first run that has it: others are not
+    asked for these."""
+    seen: set[tuple[str, str]] = set()
+    described = []
+    for run in runs:
+        parts = tuple(
+            msgspec.structs.replace(part, layers=(), solvers=(), command="", kernels=())
+            if (part.kind, part.name) in seen
+            else part
+            for part in run.parts
+        )
+        seen.update((part.kind, part.name) for part in parts)
+        described.append(msgspec.structs.replace(run, parts=parts))
+    return tuple(described)
 
 
 def _encoded(runs: tuple[RunRecord, ...], generator: str) -> bytes:
     return msgspec.json.encode(_Base(mio2trace_base=VERSION, generator=generator, runs=runs)) + b"\n"
 
 
-def _without_smallest(run: RunRecord, keep: int) -> RunRecord:
-    kept = sorted(run.parts, key=lambda part: -part.mean_ns)[:keep]
-    names = {(part.kind, part.name) for part in kept}
+def _with_only(run: RunRecord, names: AbstractSet[tuple[str, str]]) -> RunRecord:
+    """Return the run with the parts of these kinds and names; the same ones of each run of a side."""
     parts = tuple(part for part in run.parts if (part.kind, part.name) in names)
     # Layers contain the same kernel time as problems and kernels.
     left = sum(part.mean_ns for part in run.parts if part.kind != "layer" and (part.kind, part.name) not in names)

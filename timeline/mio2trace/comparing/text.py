@@ -55,7 +55,7 @@ def block(comparison: Comparison, *, everything: bool = False) -> list[str]:
     """Return the answer. ``everything``: every row, in as many lines as necessary."""
     verdict, _, times = headline(comparison).partition("; ")
     head = [*wrapped("", verdict), *wrapped("", f"  {times}", most=1), *_sides(comparison)]
-    foot = [*wrapped("", "; ".join(tally(comparison)))]
+    foot = [*wrapped("", "; ".join(tally(comparison)), most=3)]
     before = _rows("step", _steps(comparison, everything))
     layers = [row for row in comparison.rows if row.kind == "layer"]
     if not everything:
