@@ -268,6 +268,20 @@ def test_several_runs_in_one_archive_are_several_rows(warm: None, tmp_path: Path
     assert entry.state == "converted", entry.error
 
 
+def test_copies_of_a_run_are_noted(warm: None, tmp_path: Path) -> None:
+    """Each is counted, also the next time; of files that differ nothing is said."""
+    made_up(tmp_path / "runs" / "a")
+    shutil.copytree(tmp_path / "runs" / "a", tmp_path / "runs" / "b (copy)")
+    made_up(tmp_path / "runs" / "c", iterations=2, kernels=3)
+    for _ in range(2):
+        done = batch(tmp_path / "runs", tmp_path / "ds")
+        assert (
+            "note: run of the same files as another one: each is counted in the dataset (runs/b (copy))" in done.stderr
+        )
+        assert "3 runs: 3 converted" in done.stderr
+    assert "copy" not in batch(tmp_path / "runs" / "c", tmp_path / "ds2").stderr
+
+
 def test_several_profiles_of_one_name_are_several_rows(warm: None, tmp_path: Path) -> None:
     """PyTorch's schedule writes a file per cycle, ``worker0.TIME.pt.trace.json``: none of them is left out."""
     folder = tmp_path / "runs" / "tb"

@@ -138,6 +138,8 @@ def batch(  # noqa: PLR0913 - click gives each option by keyword
     for entry in (*made.done, *made.before):
         for kind in entry.cut:
             notes.add(kind, entry.run)
+    for copy in made.copies:
+        notes.remark("run of the same files as another one: each is counted in the dataset", copy)
     say(notes, [], quiet)
     for line in said:
         tell(line)
