@@ -23,6 +23,9 @@ from mio2trace.draw.containers import operation_args
 from mio2trace.ops import operations
 from mio2trace.reports.ops import COLUMNS, SEED_COLUMNS
 from tests.conftest import shared_folder
+from tests.kineto_files import FIRST_US, kineto_file
+from tests.kineto_files import row as event_row
+from tests.kineto_files import rows as rows_of_a_step
 from tests.test_ops import conv_entry, entry
 
 SHAPES = {
@@ -358,3 +361,33 @@ def test_what_only_the_profile_states_is_in_every_table(tmp_path: Path) -> None:
     assert sum(row["kernel_ns"] for row in rows("ops", *files, "--group-by", "problem")) == kernel_ns
     output(*files, "-o", str(tmp_path / "out.parquet"))
     assert rows("ops", str(tmp_path / "out.parquet"), "--each") == each
+
+
+def driver_times(*files: Path) -> dict[str, tuple[int, float, str]]:
+    """By command: calls, time of an iteration in ms, whose iteration it is."""
+    found = {}
+    for line in output("driver", *map(str, files)).splitlines():
+        command, _, said = line.partition(" # ")
+        calls, _, of = said.partition(", ")
+        ms, _, whose = of.partition(" ms in a steady iteration")
+        found[command] = int(calls.split()[0]), float(ms), whose
+    return found
+
+
+def test_driver_lines_of_a_job_have_the_times_of_each_rank(tmp_path: Path) -> None:
+    """Ranks count their operations alike: rank 1 has an op more, before the convolution, and takes 7 times as long."""
+    first = kineto_file(tmp_path, rows_of_a_step(), "rank0.json", distributedInfo={"rank": 0})
+    events = rows_of_a_step()
+    for event in events:
+        if event["cat"] == "kernel":
+            event["dur"] *= 7
+    early = event_row("cpu_op", "aten::add", 542, 542, FIRST_US + 2, 3, External_id=44, Input_Dims=[[8], [8]])
+    second = kineto_file(tmp_path, [events[0], early, *events[1:]], "rank1.json", distributedInfo={"rank": 1})
+    alone = [driver_times(one) for one in (first, second)]
+    assert len(alone[0]) == 1
+    assert {whose for one in alone for _, _, whose in one.values()} == {""}
+    for command, (calls, ms, whose) in driver_times(first, second).items():
+        own = [one[command] for one in alone]
+        assert (calls, whose) == (sum(one[0] for one in own), " of 2 ranks")
+        assert ms == pytest.approx(sum(one[1] for one in own), abs=0.002)
+        assert own[1][1] == pytest.approx(7 * own[0][1], abs=0.004) != 0

@@ -46,6 +46,7 @@ from mio2trace.readers.bundled import ROWS, SCHEMA
 from mio2trace.readers.collected import plain_lines
 from mio2trace.recording.session import pack, variables
 from mio2trace.reports.ops import driver_lines as driver_lines
+from mio2trace.reports.ops import times_of
 from mio2trace.source import MANIFEST, Source, is_archive, unpacked
 
 _REMEMBERED = 1 << 14
@@ -637,19 +638,14 @@ def texts(analysis: Analysis) -> Mapping[str, str]:
     """Return ``report.md`` and ``driver.txt`` (its lines slowest first); an empty text is left out."""
     made = report_of(analysis, analysis.complete or analysis.runs, None)
     logs = [of_log for run in analysis.runs for of_log in run.operations_by_log]
-    commands, _ = driver_lines((one for of_log in logs for one in of_log), kernel_ns=_times(analysis, len(logs)))
+    one_log = len(analysis.runs) == len(logs) == 1
+    times = times_of(analysis.runs[0].measures, logs[0]) if one_log else None
+    commands, _ = driver_lines((one for of_log in logs for one in of_log), times=times)
     found = {
         "report.md": comment(made) if made.sections else "",
         "driver.txt": "".join(f"{line}\n" for line in commands),
     }
     return {name: text for name, text in found.items() if text}
-
-
-def _times(analysis: Analysis, logs: int) -> Mapping[int, float] | None:
-    """Return the time of each operation per iteration, if there is one profile and one log."""
-    if len(analysis.runs) != 1 or logs != 1 or analysis.runs[0].alignment is None:
-        return None
-    return analysis.runs[0].measures[0].steady.of_operations()
 
 
 # ---------------------------------------------------------------------------------------------------------------------

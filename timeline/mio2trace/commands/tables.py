@@ -384,9 +384,9 @@ def driver(files: tuple[str, ...], form: str, gemm: Library, reading: console.Re
     """Print commands that run operations again: for MIOpenDriver, and for a BLAS bench (PyTorch's GEMMs).
 
     Each command is printed once, most frequent first; with the profile of the run, most kernel time first. The comment
-    at its end has the number of calls, and their kernel time per steady iteration. Searches are not counted as calls.
-    Operations that the driver cannot express are listed on stderr with the reason. A logged command with anything else
-    than known options and plain values is never printed; stderr also lists it.
+    at its end has the number of calls, and their kernel time per steady iteration, both of all ranks of a job. Searches
+    are not counted as calls. Operations that the driver cannot express are listed on stderr with the reason. A logged
+    command with anything else than known options and plain values is never printed; stderr also lists it.
 
     \b
     Examples:
@@ -398,15 +398,12 @@ def driver(files: tuple[str, ...], form: str, gemm: Library, reading: console.Re
     from mio2trace.ops import log_form
     from mio2trace.ops.command import refusal
     from mio2trace.readers import A_LOG
-    from mio2trace.reports.ops import driver_lines
+    from mio2trace.reports.ops import driver_lines, times_of
 
     analysis = analyse(files, reading.analysis(accepted=A_LOG))
     notes = analysis.notes
     operations: list[Sequence[Operation]] = []
     version: Form | None = None
-    kernel_ns: dict[int, float] | None = None
-    if any(run.alignments for run in analysis.runs) and analysis.run.alignment is not None:
-        kernel_ns = analysis.run.measures[0].steady.of_operations()
     stated = stated_by_profile(analysis)
     if stated:
         operations.append(stated)
@@ -418,10 +415,13 @@ def driver(files: tuple[str, ...], form: str, gemm: Library, reading: console.Re
         elif version not in (None, own):
             notes.remark("logs of several versions: the commands have the form of the first log", name)
         version = version or own
+    times = None
+    if any(run.alignments for run in analysis.runs) and len(operations) == 1:
+        times = times_of(analysis.run.measures, operations[0])
     commands, refused = driver_lines(
         (one for found in operations for one in found),
         (version or "newest") if form == "log" else "newest",
-        kernel_ns if len(operations) == 1 else None,
+        times,
         gemm,
     )
     texts = sum(bool(one.logged_command and refusal(one.logged_command)) for found in operations for one in found)

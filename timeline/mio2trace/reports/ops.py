@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -199,20 +200,22 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     """One command. ``calls``: how many calls executed it. ``searches``: the number of find calls, which launch
     candidates but no operation.
 
-    ``kernel_ns``: kernel time of the calls per steady iteration, None without a profile.
+    ``kernel_ns``: kernel time of the calls per steady iteration, of all ``ranks`` of a job; None without a profile.
     """
 
     command: str
     calls: int
     searches: int
     kernel_ns: float | None = None
+    ranks: int = 1
 
     def __str__(self) -> str:
         """The line for a shell; count and time are a comment."""
         if not self.calls:
             times = "once" if self.searches == 1 else f"{self.searches} times"
             return f"{self.command} # searched {times}, not run"
-        time = "" if self.kernel_ns is None else f", {self.kernel_ns / 1e6:.3f} ms in a steady iteration"
+        of_ranks = f" of {self.ranks} ranks" if self.ranks > 1 else ""
+        time = "" if self.kernel_ns is None else f", {self.kernel_ns / 1e6:.3f} ms in a steady iteration{of_ranks}"
         return f"{self.command} # {count(self.calls, 'call')}{time}"
 
 
@@ -232,17 +235,38 @@ _SHOWN = 100
 """The most characters of a logged command that is refused."""
 
 
+class Times(NamedTuple):
+    """The kernel time per steady iteration of each operation, by its `id`: ranks count their operations alike.
+    ``ranks``: how many of a job have operations."""
+
+    kernel_ns: Mapping[int, float]
+    ranks: int
+
+
+def times_of(measures: Iterable[Measures], operations: Iterable[Operation]) -> Times | None:
+    """Return the times of those of ``operations`` that the profiles have; None if they have none."""
+    wanted = {id(one) for one in operations}
+    found: dict[int, float] = {}
+    ranks = 0
+    for of_process in measures:
+        linked = [one for one in of_process.alignment.links.operations if id(one) in wanted]
+        kernel_ns = of_process.steady.of_operations() if linked else {}
+        found |= {id(one): kernel_ns.get(one.index, 0) for one in linked}
+        ranks += bool(linked)
+    return Times(found, ranks) if ranks else None
+
+
 def driver_lines(
     operations: Iterable[Operation],
     form: Form = "newest",
-    kernel_ns: Mapping[int, float] | None = None,
+    times: Times | None = None,
     library: Library = "hipblaslt",
 ) -> tuple[list[Line], list[Refused]]:
     """Return the commands in the form of a version (slowest first, then most frequent, then in log order), and the
     operations without a command.
 
-    ``library``: the library whose bench program runs matrix products. ``kernel_ns``: with a profile, the time of each
-    operation per steady iteration, by index.
+    ``library``: the library whose bench program runs matrix products. ``times``: with a profile, the time of each
+    operation (`times_of`).
     """
     time: dict[str, float] = {}
     calls: Counter[str] = Counter()
@@ -271,14 +295,15 @@ def driver_lines(
         else:
             order.setdefault(command)
             (searches if operation.phase == "find" else calls)[command] += 1
-            if kernel_ns is not None and operation.phase == "run":
-                time[command] = time.get(command, 0) + kernel_ns.get(operation.index, 0)
+            if times is not None and operation.phase == "run":
+                time[command] = time.get(command, 0) + times.kernel_ns.get(id(operation), 0)
     found = [
         Line(
             command=command,
             calls=calls[command],
             searches=searches[command],
-            kernel_ns=None if kernel_ns is None else time.get(command, 0),
+            kernel_ns=None if times is None else time.get(command, 0),
+            ranks=1 if times is None else times.ranks,
         )
         for command in order
     ]
