@@ -343,7 +343,12 @@ class Comparison:
 
     @staticmethod
     def _least(side: Side, kind: str) -> float:
-        return max((min((p.mean_ns for p in run.parts if p.kind == kind), default=0) for run in side.runs), default=0)
+        """Return how long a part may be of which nothing shows that the base would keep it. Layers have no sum and no
+        cause that says so, so one that became much longer is left out as well."""
+        factor = _MUCH_LONGER if kind == "layer" else 1
+        return factor * max(
+            (min((p.mean_ns for p in run.parts if p.kind == kind), default=0) for run in side.runs), default=0
+        )
 
     @cached_property
     def once(self) -> tuple[Compared, ...]:

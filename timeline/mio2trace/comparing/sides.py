@@ -430,13 +430,13 @@ def base_text(side: Side, generator: str) -> bytes:
 
 
 def _described_once(runs: Iterable[RunRecord]) -> tuple[RunRecord, ...]:
-    """Return the runs with the kernels, layers and solvers of each part in the first run that has it: others are not
-    asked for these."""
+    """Return the runs with the description of each part (kernels, layers, solvers, ...) in the first run that has it:
+    others are not asked for it."""
     seen: set[tuple[str, str]] = set()
     described = []
     for run in runs:
         parts = tuple(
-            msgspec.structs.replace(part, layers=(), solvers=(), command="", kernels=())
+            Part(kind=part.kind, name=part.name, samples_ns=part.samples_ns, mean_ns=part.mean_ns)
             if (part.kind, part.name) in seen
             else part
             for part in run.parts
