@@ -368,15 +368,16 @@ def damaged(change: dict[str, Any], place: int = 8) -> list[Row]:
 @pytest.mark.parametrize(
     ("key", "values", "note"),
     [
-        ("dur", [-1, 1e300, float("nan")], "kernel whose times are no numbers in order: not drawn"),
-        ("ts", ["soon", None, 1 << 70, []], "kernel whose times are no numbers in order: not drawn"),
-        ("ph", [1, "B", "i", "", None], "kernel that is not an event with a start and a duration: not drawn"),
+        ("dur", [-1, 1e300, float("nan")], "kernel whose times are no numbers in order: left out"),
+        ("ts", ["soon", None, 1 << 70, []], "kernel whose times are no numbers in order: left out"),
+        ("ph", [1, "B", "i", "", None], "kernel that is not an event with a start and a duration: left out"),
     ],
 )
 def test_a_kernel_without_possible_times_is_counted(key: str, values: list[Any], note: str, tmp_path: Path) -> None:
     for value in values:
         profile, notes = of(tmp_path, damaged({key: value}))
         assert notes[note] == 1
+        assert profile.defects == {"times-out-of-order": 1}
         assert kernels(profile) == ["before_the_trace", "SubTensorOpWithScalar1d"]
 
 
@@ -420,6 +421,18 @@ def test_a_profile_without_a_kernel_of_its_file_is_incomplete(
     (measures,) = mio2trace.analyse([path]).run.measures
     assert measures.completeness.counts[defect] == 1
     assert not measures.completeness.complete
+
+
+def test_every_command_mentions_a_kernel_that_is_left_out(tmp_path: Path) -> None:
+    """Also those that write no trace. They leave out only remarks on a trace."""
+    path = tmp_path / "rank0.pt.trace.json"
+    path.write_bytes(trace(damaged({"dur": -1})))
+    problem = "problem: kernel whose times are no numbers in order: left out (rank0.pt.trace.json)\n"
+    for command, stream in (((), "stdout"), (("report", "--format", "markdown"), "stdout"), (("layers",), None)):
+        done = CliRunner().invoke(cli, [*command, str(path)], catch_exceptions=False)
+        assert problem in done.stderr
+        assert " not drawn" not in done.stderr
+        assert stream is None or "1 row whose times are not in order" in getattr(done, stream)
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_values_that_are_no_numbers_lose_their_row_alone(sample: Path) -> None:
     notes = Notes()
     kernels = activities(read(sample, rocpd, notes))
     assert (len(kernels), sum(kernel.grid is None for kernel in kernels)) == (149, 1)
-    assert {note.kind: note.count for note in notes} == {"kernel whose times are no numbers in order: not drawn": 2}
+    assert {note.kind: note.count for note in notes} == {"kernel whose times are no numbers in order: left out": 2}
 
 
 @pytest.mark.parametrize("size", [100, 4096, 50_000, 500_000])

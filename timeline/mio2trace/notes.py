@@ -56,6 +56,11 @@ class Note:
         """Whether an input, or the end of one, is not used. Every command reports such notes."""
         return self.is_cut or self.kind in (NOT_USED, NOT_JOINED, LEADS_OUT)
 
+    @property
+    def is_of_trace(self) -> bool:
+        """Whether it is a remark on a written trace. Commands that write no trace leave it out."""
+        return not self.problem and any(words in self.kind for words in _OF_TRACES)
+
     def __repr__(self) -> str:
         return f"<Note: {self}>"
 
@@ -66,8 +71,8 @@ class Note:
         return f"{self.kind}{where}" if self.count == 1 else f"{self.count:,} x {self.kind}{where}"
 
 
-OF_TRACES = (" not drawn", "no arrow leads to it")
-"""Texts of remarks on a written trace. Commands that write no trace leave them out."""
+_OF_TRACES = (" not drawn", "no arrow leads to it")
+"""Texts of remarks on a written trace."""
 
 
 class Notes:

@@ -365,13 +365,15 @@ def write(pieces: Iterable[str]) -> None:
 
 
 def say(notes: Iterable[Note], lines: Sequence[str], quiet: bool) -> None:
-    """Print lines and notes on stderr without private data: a note may quote a name.
+    """Print lines and notes on stderr without private data: a note may quote a name. Remarks on a written trace are
+    left out.
 
     ``quiet``: only problems, including those with reading. Complaints of the library in its log are no problems with
     reading.
     """
     from mio2trace.notes import LOGGED
 
+    notes = [note for note in notes if not note.is_of_trace]
     if quiet:
         lines, notes = [], [note for note in notes if note.problem and note.kind not in LOGGED]
         if not notes:

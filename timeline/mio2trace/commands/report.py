@@ -80,7 +80,7 @@ def make(
     from mio2trace.analysis import analyse
     from mio2trace.answer.text import FULL
     from mio2trace.findings import gpu_of
-    from mio2trace.notes import LOGGED, OF_TRACES, OptionError
+    from mio2trace.notes import LOGGED, OptionError
 
     form = form or ("text" if output == "-" else SUFFIXES.get(os.path.splitext(output)[1].lower()))
     if form is None:
@@ -102,8 +102,7 @@ def make(
             tell(verdict)
     if notes is not None:
         # The report itself contains what the library complains of.
-        of_answer = [note for note in notes if not any(words in note.kind for words in OF_TRACES)]
-        say((note for note in of_answer if form == "json" or note.kind not in LOGGED), [], quiet)
+        say((note for note in notes if form == "json" or note.kind not in LOGGED), [], quiet)
     if output != "-" and not quiet:
         tell(wrote(output, text))
     if strict and incomplete:

@@ -77,6 +77,7 @@ CLASSES: Mapping[str, tuple[str, str]] = MappingProxyType({
     "unreadable": ("record that could not be read", "records that could not be read"),
     "dropped-records": ("record that the profiler says it dropped", "records that the profiler says it dropped"),
     "sampled": ("op filtered out of the file", "ops filtered out of the file"),
+    "times-out-of-order": ("row whose times are not in order", "rows whose times are not in order"),
     "before-recording": ("kernel launched before the recording", "kernels launched before the recording"),
     "launch-without-kernel": ("launch without its kernel", "launches without their kernels"),
     "graph-without-kernels": ("graph launch without kernels", "graph launches without kernels"),
@@ -97,7 +98,6 @@ CLASSES: Mapping[str, tuple[str, str]] = MappingProxyType({
         "kernels that overlap an earlier kernel of their stream",
     ),
     "outlier": ("kernel over 100 times its median", "kernels over 100 times their median"),
-    "times-out-of-order": ("row whose times are not in order", "rows whose times are not in order"),
     "repeated-correlation": ("correlation id used twice", "correlation ids used twice"),
 })  # fmt: skip
 """By id, the noun for one and for several; classes that affect most numbers come first."""

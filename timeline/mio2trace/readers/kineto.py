@@ -387,7 +387,7 @@ class _Reading:
         self._steps: list[int] = []
         """The starts of PyTorch's numbered steps, in ns from the base."""
         self._unknown: Counter[str] = Counter()
-        self._timeless = 0
+        self._left_out = 0
         """Rows of devices without possible times."""
         self._same: dict[Any, Any] = {}
         self._device_names: dict[int, str] = {}
@@ -414,8 +414,8 @@ class _Reading:
         self._activities()
         self._say(is_recorded)
         assemblies = [assembly for assembly in self._of.values() if not assembly.empty]
-        for assembly in assemblies[:1]:  # nothing tells the process of a row that is left out
-            assembly.defects["times-out-of-order"] += self._timeless
+        if assemblies:
+            assemblies[0].defects["times-out-of-order"] += self._left_out
         for assembly in assemblies:
             if early is None and base:
                 assembly.later(base)
@@ -599,12 +599,12 @@ class _Reading:
         start, length = nanoseconds(event.ts), nanoseconds(event.dur)
         what = _KINDS[event.cat]
         if event.ph != _WHOLE:
-            self._timeless += 1
-            self._notes.add(f"{what} that is not an event with a start and a duration: not drawn", self._source.name)
+            self._notes.add(f"{what} that is not an event with a start and a duration: left out", self._source.name)
+            self._left_out += 1
             return
         if start is None or length is None or not 0 <= start + self._base <= start + self._base + length <= _MOST_NS:
-            self._timeless += 1
-            self._notes.add(f"{what} whose times are no numbers in order: not drawn", self._source.name)
+            self._notes.add(f"{what} whose times are no numbers in order: left out", self._source.name)
+            self._left_out += 1
             return
         start += self._base
         args = event.args

@@ -508,6 +508,7 @@ class _Assembly:
         self._enqueued: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
         """By program and thread: when the thread launched the program's kernels."""
         self._records = 0
+        self._left_out = 0
         self._shared: dict[Any, Any] = {}
 
     def profile(self) -> model.Profile:
@@ -529,7 +530,8 @@ class _Assembly:
         others = [call for key, (call, _) in self._calls.items() if key not in launches] + self._others
         others.sort(key=lambda call: call.start_ns or 0)
         defects = {
-            "cut-off": int(not self._reader.walk.is_whole), "program-without-kernels": self._without_kernels(),
+            "cut-off": int(not self._reader.walk.is_whole), "times-out-of-order": self._left_out,
+            "program-without-kernels": self._without_kernels(),
         }  # fmt: skip
         return model.Profile(
             source=self._source.index,
@@ -589,7 +591,8 @@ class _Assembly:
             if 0 <= start <= end <= _MOST_NS:
                 yield event, start, end
             else:
-                self._notes.add("event whose times are no numbers in order: not drawn", self._source.name)
+                self._notes.add("event whose times are no numbers in order: left out", self._source.name)
+                self._left_out += 1
 
     def _op(self, stats: Mapping[str, Value]) -> _Op | None:
         """Return the op: XLA's by its instruction, TensorFlow's by the op's own name."""

@@ -176,7 +176,7 @@ class Assembly:
         if type(start) is int and type(end) is int and 0 <= start <= end <= MOST_NS:
             return start, end
         self.defects["times-out-of-order"] += 1
-        self._notes.add(f"{what} whose times are no numbers in order: not drawn", self._place)
+        self._notes.add(f"{what} whose times are no numbers in order: left out", self._place)
         return None
 
     def have_times(self, start_ns: Numbers, end_ns: Numbers, what: str) -> NDArray[np.bool_]:
@@ -186,7 +186,7 @@ class Assembly:
         wrong = len(start_ns) - int(are_times.sum())
         if wrong:
             self.defects["times-out-of-order"] += wrong
-            self._notes.add(f"{what} whose times are no numbers in order: not drawn", self._place, wrong)
+            self._notes.add(f"{what} whose times are no numbers in order: left out", self._place, wrong)
         return are_times
 
     def form(  # noqa: PLR0913 - keyword-only options
