@@ -512,6 +512,42 @@ def test_one_cause_is_one_row(record: RunRecord) -> None:
         assert said[:30] in text.replace("\\", "")
 
 
+def test_a_cause_shows_what_differs_between_long_names_of_kernels(record: RunRecord) -> None:
+    """Tensile's names differ behind the first 40 characters. A cause without room is on lines of its own."""
+
+    def tiled(tile: str, factor: float) -> Callable[[Part], Part]:
+        def change(part: Part) -> Part:
+            if part.kind != "problem" or part.primitive != "conv":
+                return part
+            inside = Inside(
+                name=f"Cijk_Ailk_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT{tile}_MI32x32x1", role="main", count=1
+            )
+            return msgspec.structs.replace(part, solvers=(), kernels=(inside,), mean_ns=part.mean_ns * factor)
+
+        return change
+
+    comparison = Comparison(noisy(record, 3, 1, tiled("128x256x32", 1)), noisy(record, 3, 2, tiled("64x64x32", 1.5)))
+    (group,) = (one for one in groups(comparison.rows) if one.row.kind == "problem" and one.row.word == "slower")
+    cause = "kernels Cijk Ailk_Bljk BBS_BH MT128x256x32 -> Cijk Ailk_Bljk BBS_BH MT64x64x32"
+    assert group.row.cause == cause
+    lines = block(comparison)
+    assert cause in " ".join(" ".join(lines).split())
+    assert any(line.split()[:3] == ["slower", str(len(group.members)), "problems"] for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "cause"), [("Gemm", "", ""), ("", "Gemm", ""), ("Gemm", "Direct", "solver Gemm -> Direct")]
+)
+def test_a_side_without_solvers_shows_no_change_of_them(record: RunRecord, a: str, b: str, cause: str) -> None:
+    def solved(solver: str) -> Callable[[Part], Part]:
+        return lambda part: msgspec.structs.replace(
+            part, solvers=(solver,) if solver and part.kind == "problem" else ()
+        )
+
+    comparison = Comparison(noisy(record, 3, 1, solved(a)), noisy(record, 3, 2, solved(b)))
+    assert {row.cause for row in comparison.rows if row.kind == "problem"} == {cause}
+
+
 def test_only_what_changed_is_shown_unless_all_is_asked_for(record: RunRecord, tmp_path: Path) -> None:
     path = base(tmp_path, "a", noisy(record, 3, 1))
     short, whole = (json.loads(run(path, path, *more, "--format", "json").stdout) for more in ((), ("--all",)))

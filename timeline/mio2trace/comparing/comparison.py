@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from mio2trace.answer.content import short_kernel
+from mio2trace.answer.content import distinct, short_kernel
 from mio2trace.comparing.record import KINDS, Facts, Kind, Part, RunRecord, cut
 from mio2trace.comparing.statistics import FEWEST, FLOOR, LEAST_SHARE, Word, floor_of, separated, verdict
 from mio2trace.findings.rule import ms, percent
@@ -522,7 +522,7 @@ def _differences(pair: Pair, a: Part, b: Part) -> Iterator[str]:
         yield f"renamed: {b.name}"
     elif a.like != b.like and a.like and b.like and a.kind == "layer":
         yield "another shape"
-    if a.solvers != b.solvers and (a.solvers or b.solvers):
+    if _has_other_solvers(a, b):
         yield f"solver {_words(a.solvers)} -> {_words(b.solvers)}"
     if a.kernels and b.kernels:
         yield from _kernels(a, b, bool(a.kind == "problem"))
@@ -540,8 +540,17 @@ def _kernels(a: Part, b: Part, named: bool) -> Iterator[str]:
         if role != "main" and role and more:
             yield f"{more:+g} {role}{'s' if abs(more) != 1 else ''}"
     main_a, main_b = _main(a), _main(b)
-    if named and main_a and main_b and main_a != main_b and a.solvers == b.solvers:
-        yield f"kernels {_words(main_a)} -> {_words(main_b)}"
+    if named and main_a and main_b and main_a != main_b and not _has_other_solvers(a, b):
+        names = sorted({*main_a, *main_b})
+        shown = dict(
+            zip(names, distinct(names, [short_kernel(name) or name for name in names], _LONGEST_NAME), strict=True)
+        )
+        yield f"kernels {' -> '.join(_words(tuple(shown[name] for name in main)) for main in (main_a, main_b))}"
+
+
+def _has_other_solvers(a: Part, b: Part) -> bool:
+    """Return whether both sides state solvers, and others. A log without solvers shows no change of them."""
+    return bool(a.solvers and b.solvers) and a.solvers != b.solvers
 
 
 def _roles(part: Part) -> Counter[str]:
@@ -557,8 +566,6 @@ def _main(part: Part) -> tuple[str, ...]:
 
 
 def _words(names: tuple[str, ...]) -> str:
-    if not names:
-        return "none"
     short = [name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..." for name in names[:3]]
     return ", ".join(short) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 

@@ -76,14 +76,16 @@ def block(comparison: Comparison, *, everything: bool = False) -> list[str]:
 
 
 def _parts(rows: Sequence[Compared], room: int | None) -> list[str]:
-    """Return the parts with verdict and cause in ``room`` lines; the last line sums the parts that do not fit."""
+    """Return the parts with verdict and cause in ``room`` lines; the last line sums the parts that do not fit. A cause
+    that does not fit behind the name of a group is on a line of its own."""
+    rows = [row if len(row.name) < NAME else row._replace(name=row.name.removesuffix(f", {row.cause}")) for row in rows]
     lines: list[str] = []
     before = ""
     for at, (row, line) in enumerate(zip(rows, _rows("", rows), strict=True)):
         label = _LABELS.get(row.word, "not decided" if is_large(row) else "changed")
         own = [f"{label if label != before else '':<{LABEL}}{line[LABEL:]}"]
         if row.cause and row.cause not in row.name:
-            own += wrapped("", f"{'':<{LABEL + 2}}{row.cause}", most=1)
+            own += wrapped(" ", row.cause, at=LABEL + 2)
         if room is not None and len(lines) + len(own) + (at + 1 < len(rows)) > room:
             rest = summed(rows[at:])._replace(name=f"({len(rows) - at} more)", word="~", cause="")
             return lines + _rows("", [rest])
