@@ -27,6 +27,7 @@ from mio2trace.notes import InputError
 from mio2trace.reports import Table, print_table
 from mio2trace.trace import Slice
 from tests.conftest import ROOT, Golden
+from tests.kineto_files import kineto_file
 from tests.small_runs import as_json, as_text, benchmark
 from tests.test_ops import conv_entry
 from tests.test_tfprof import profile
@@ -492,3 +493,17 @@ def test_an_sql_error_lists_the_names_that_there_are(sql: str, said: str) -> Non
     one = Slice(1, 0, 1, "k", "kernel", {})
     with pytest.raises(InputError, match=said):
         queries.answer_in_sqlite([one], sql)
+
+
+@pytest.mark.parametrize("with_log", [True, False])
+def test_a_profile_that_a_command_does_not_show_is_mentioned(with_log: bool, tmp_path: Path) -> None:
+    """The report has a line for it; each table names the profile that it shows."""
+    other = kineto_file(tmp_path, distributedInfo={})
+    files = [MIOPEN / "prof.json.gz", other, *([MIOPEN / "run.log.gz"] if with_log else [])]
+    which = "fits the logs best" if with_log else "has most kernels and copies"
+    for command in ("layers", "ops", "kernels", "driver") if with_log else ("kernels",):
+        done = CliRunner().invoke(cli, [command, *map(str, files)], catch_exceptions=False)
+        assert done.exit_code == 0
+        assert f"problem: 2 profiles: the profile that {which} is shown" in done.stderr
+    answer = CliRunner().invoke(cli, [*map(str, files)], catch_exceptions=False)
+    assert ": 0.900 ms per iteration, 0.026 ms of kernels (1 iteration)." in " ".join(answer.stdout.split())

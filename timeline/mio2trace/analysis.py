@@ -204,8 +204,9 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def each(self) -> tuple[Run, ...]:
-        """The runs of which each is shown by itself: the complete ones, else all with a profile."""
-        return self.complete or tuple(run for run in self.runs if run.alignments) or self.runs[:1]
+        """The runs of which each is shown by itself: those that can be analysed alone, and other profiles; all runs if
+        there are none."""
+        return tuple(run for run in self.runs if run.complete or run.alignments) or self.runs
 
     @property
     def run(self) -> Run:

@@ -636,7 +636,7 @@ def _readable(value: Any) -> Any:
 
 def texts(analysis: Analysis) -> Mapping[str, str]:
     """Return ``report.md`` and ``driver.txt`` (its lines slowest first); an empty text is left out."""
-    made = report_of(analysis, analysis.complete or analysis.runs, None)
+    made = report_of(analysis, analysis.each, None)
     logs = [of_log for run in analysis.runs for of_log in run.operations_by_log]
     one_log = len(analysis.runs) == len(logs) == 1
     times = times_of(analysis.runs[0].measures, logs[0]) if one_log else None

@@ -121,9 +121,7 @@ def content(analysis: Analysis, form: str, peaks: Gpu | None = None) -> Report:
     from mio2trace.conversion import what_is_missing
     from mio2trace.notes import InputError
 
-    made = report_of(
-        analysis, as_given(analysis.complete or analysis.runs), peaks, depth="page" if form == "html" else "tables"
-    )
+    made = report_of(analysis, as_given(analysis.each), peaks, depth="page" if form == "html" else "tables")
     if not made.sections:
         raise InputError(f"{analysis.names}: {what_is_missing(analysis.runs[0], analysis.notes)}")
     return made
