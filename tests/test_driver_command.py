@@ -16,6 +16,7 @@ from mio2trace.ops.command import driver_line, parse, split
 from mio2trace.ops.families.conv import ConvProblem, FusionProblem
 from mio2trace.ops.families.normalisation import BnormProblem
 from mio2trace.ops.problem import Problem
+from mio2trace.reports.ops import driver_lines
 from tests.miopen_blocks import decoded
 from tests.test_ops import conv_entry, entry, ops_of
 
@@ -40,6 +41,21 @@ def test_commands_are_counted_most_frequent_first() -> None:
     assert run("-", "-q", text=small).stderr == ""
     assert run("-", text=FIND * 2).stdout == f"{CONV} # searched 2 times, not run\n"
     assert shlex.join(shlex.split(run("-", text=conv_entry()).stdout, comments=True)) == CONV
+
+
+def test_a_log_without_operations_says_how_to_get_them() -> None:
+    done = run("-", text="MIOpen(HIP): Warning [ReadFile] File is unreadable: x\n")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "no operation in it: MIOpen logs them if MIOPEN_ENABLE_LOGGING or" in done.stderr
+    assert "no operation in it" not in run("-", text=FIND).stderr
+
+
+def test_a_command_without_known_kernels_has_no_time() -> None:
+    """Graphs launched them, perhaps."""
+    (operation,) = ops_of(conv_entry())
+    for ns, said in ((0, "1 call, no kernel of it known in a steady iteration"), (2e6, "1 call, 2.000 ms in a steady")):
+        (line,), _ = driver_lines([operation], kernel_ns={operation.index: ns})
+        assert f"{CONV} # {said}" in str(line)
 
 
 def test_what_has_no_command_is_listed_with_its_reason() -> None:

@@ -430,6 +430,8 @@ def driver(files: tuple[str, ...], form: str, gemm: Library, reading: console.Re
         notes.add("logged command with unknown options or values: shown as text, not as a command", count=texts)
     write(f"{line}\n" for line in commands)
     said = [f"{count(len(commands), 'command')}, {count(sum(line.calls for line in commands), 'call')}"]
+    if not any(operations):
+        said.append("no operation in it: MIOpen logs them if MIOPEN_ENABLE_LOGGING or MIOPEN_ENABLE_LOGGING_CMD is 1")
     say(notes, [*said, *(f"no command for {one}" for one in refused)], quiet)
 
 

@@ -215,7 +215,9 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
             times = "once" if self.searches == 1 else f"{self.searches} times"
             return f"{self.command} # searched {times}, not run"
         of_ranks = f" of {self.ranks} ranks" if self.ranks > 1 else ""
-        time = "" if self.kernel_ns is None else f", {self.kernel_ns / 1e6:.3f} ms in a steady iteration{of_ranks}"
+        time = f", {self.kernel_ns / 1e6:.3f} ms in a steady iteration{of_ranks}" if self.kernel_ns else ""
+        if self.kernel_ns == 0:
+            time = ", no kernel of it known in a steady iteration"
         return f"{self.command} # {count(self.calls, 'call')}{time}"
 
 
