@@ -215,7 +215,7 @@ def _attribution_lines(found: Mapping[str, Any], layers: bool, doubted: int, set
         share = found["kernel_ns"].get("unattributed", 0)
         line += f"; {found['unattributed']} not attributed"
         line += f", {set_up} of them set-up" if set_up else ""
-        line += f" ({_percent(share, whole)} of the kernel time)" if whole else ""
+        line += f" ({_percent(share, whole)} of all kernel time)" if whole else ""
     return [line]
 
 
@@ -351,7 +351,7 @@ def _outside(measures: Measures, whole: int) -> Iterator[str]:
         time = Counter({name: cost.timed_ns for name, cost in outside.items()})
         yield (
             f"outside any operation: {count(sum(cost.kernels for cost in outside.values()), 'kernel')},"
-            f" {_percent(time.total(), whole)} of the kernel time: "
+            f" {_percent(time.total(), whole)} of all kernel time: "
             + _list(
                 [f"{name} {_percent(ns, whole)} ({outside[name].kernels})" for name, ns in _most(time)],
                 len(time),
@@ -375,13 +375,13 @@ def _findings(measures: Measures, whole: int) -> Iterator[str]:
     searches = [cost for cost in measures.searches.values() if cost.kernels]
     if searches:
         ran = sum(cost.timed_ns for cost in searches)
-        part = f"{_percent(ran, whole)} of the kernel time"
+        part = f"{_percent(ran, whole)} of all kernel time"
         yield f"find: {count(len(searches), 'search')} ran {_ms(ran)} of kernels, {part}"
     sums = measures.operations
     executed = {index: operation for index, operation in measures.operation_at.items() if operation.phase == "run"}
     naive = [ns for index, ns in sums.naive_ns.items() if index in executed]
     if sum(naive) > SHARE * whole:
-        part = f"{_percent(sum(naive), whole)} of the kernel time"
+        part = f"{_percent(sum(naive), whole)} of all kernel time"
         yield f"naive or fallback solvers: {count(len(naive), 'operation')}, {_ms(sum(naive))}, {part}"
     convolution = sum(sums.timed_ns[index] for index, operation in executed.items() if operation.primitive == "conv")
     helpers = Counter({role: ns for (primitive, role), ns in measures.helpers.items() if primitive == "conv"})

@@ -99,7 +99,7 @@ _SPREAD = (
     " Python threads)."
 )
 _IN_CALL = "{gaps}: look at why the host is in {name} for so long."
-_FEW = "Look at iteration {number} alone: the other steps are busy. --iterations {number} -o out.pftrace shows it."
+_FEW = "Look at iteration {number} alone: most other steps are busy. --iterations {number} -o out.pftrace shows it."
 _LOST = "Record the run again, completely: {part} of the launches have no kernel here, so these gaps may be work."
 _FILTERED = "Use the whole file of the profiler: rows were filtered out of this one, so these gaps may be work."
 MOST_REPLAYED = 0.5
