@@ -343,7 +343,7 @@ def test_a_large_trace_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "--host-calls none" in warning
     there = {option for parameter in convert.params for option in parameter.opts}
     assert set(re.findall(r"--[a-z-]+", warning)) == {word.split()[0] for word in SMALLER} <= there
-    found = re.search(r"\(0\.\d MB, (\d+) bytes per kernel\)", last)
+    found = re.search(r"\(\d+ kB, (\d+) bytes per kernel\)", last)
     assert found
     assert int(found[1]) == round((tmp_path / "out.pftrace.gz").stat().st_size / 204)
     assert "--host-calls" not in warned("--host-calls", "none")[0]

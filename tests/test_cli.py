@@ -74,7 +74,7 @@ def test_a_log_and_a_profile_become_a_trace() -> None:
     assert any(re.fullmatch(r"layers +conv1 forward +[\d.]+ ms +50\.0 %", line) for line in lines)
     assert not any(line.startswith("layers: ") for line in lines)
     assert re.fullmatch(
-        r"wrote out\.json \(0\.\d MB, \d+ bytes per kernel\): open it at https://ui\.perfetto\.dev", lines[-1]
+        r"wrote out\.json \(\d+ kB, \d+ bytes per kernel\): open it at https://ui\.perfetto\.dev", lines[-1]
     )
     assert len(json.loads(Path("out.json").read_bytes())["traceEvents"]) > 8
 

@@ -102,6 +102,11 @@ def size(text: str) -> int:
     return int(match[1]) * int(1000 ** " KMGT".index(match[2].upper() or " "))
 
 
+def megabytes(number: int) -> str:
+    """Return a number of bytes as ``1.2 MB``, or ``31 kB`` below 0.1 MB."""
+    return f"{number / 1e6:.1f} MB" if number >= 1e5 else f"{number / 1e3:.0f} kB"
+
+
 def choice_option(name: str, known: Sequence[str], help: str) -> Callable[[_Command], _Command]:
     """Return an option with one of the values ``known``; the first one is the default."""
     return click.option(name, type=click.Choice(known), default=known[0], show_default=True, help=help)

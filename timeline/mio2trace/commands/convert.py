@@ -22,6 +22,7 @@ from mio2trace.commands import (
     files_argument,
     flag,
     is_terminal,
+    megabytes,
     only_reading_options,
     put,
     quiet_option,
@@ -251,7 +252,7 @@ def _wrote(output: str, result: conversion.Conversion, host_calls: str) -> Itera
     found = result.metadata["attribution"]
     kernels = found["kernels"] + found["copies"] - result.trace.left_out
     each = f", {size / kernels:.0f} bytes per kernel" if size and kernels else ""
-    yield f"wrote {output} ({size / 1e6:.1f} MB{each}): open it at https://ui.perfetto.dev"
+    yield f"wrote {output} ({megabytes(size)}{each}): open it at https://ui.perfetto.dev"
 
 
 def _refuse_to_overwrite(files: tuple[str, ...], outputs: Sequence[str | None]) -> None:
@@ -346,4 +347,4 @@ def _written(output: str, rows: Mapping[str, int]) -> str:
         for table, number in rows.items()
         if number or table == "runs"
     ]
-    return f"wrote {output} ({size / 1e6:.1f} MB): {', '.join(counted)}" if len(counted) > 1 else f"wrote {output}"
+    return f"wrote {output} ({megabytes(size)}): {', '.join(counted)}" if len(counted) > 1 else f"wrote {output}"

@@ -282,7 +282,7 @@ def merge(files: tuple[str, ...], output: str, check: bool, reading: console.Rea
         for line in (*lines, *made.account.notes):
             tell(line)
         if output != "-":
-            tell(f"wrote {output} ({os.path.getsize(output) / 1e6:.1f} MB): open it at https://ui.perfetto.dev")
+            tell(f"wrote {output} ({console.megabytes(os.path.getsize(output))}): open it at https://ui.perfetto.dev")
     else:
         for line in made.problems:
             tell(line)
