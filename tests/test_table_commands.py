@@ -495,6 +495,15 @@ def test_an_sql_error_lists_the_names_that_there_are(sql: str, said: str) -> Non
         queries.answer_in_sqlite([one], sql)
 
 
+def test_a_column_that_is_alone_is_not_cut() -> None:
+    """A command is there to be copied."""
+    files = [str(MIOPEN / name) for name in ("run.log.gz", "prof.json.gz")]
+    lines = run("ops", *files, "--columns", "command", "--format", "table", width=60).stdout.splitlines()
+    commands = [line for line in lines if line.startswith("./bin/MIOpenDriver conv")]
+    assert commands
+    assert all(line.endswith(" -t 1") and len(line) > 60 for line in commands)
+
+
 @pytest.mark.parametrize("with_log", [True, False])
 def test_a_profile_that_a_command_does_not_show_is_mentioned(with_log: bool, tmp_path: Path) -> None:
     """The report has a line for it; each table names the profile that it shows."""

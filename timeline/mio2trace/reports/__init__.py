@@ -427,11 +427,12 @@ class Column(NamedTuple):
 
 
 def aligned(table: Table, width: int | None = None) -> Iterator[str]:
-    """Return lines of text; none is longer than ``width``."""
+    """Return lines of text. None is longer than ``width``, but a column that is alone is never cut: one copies it."""
     columns = [
         column._replace(name=visible(column.name), cells=list(map(visible, column.cells)))
         for column in shown_columns(table)
     ]
+    width = None if len(columns) == 1 else width
     kept, widths = _fitted(columns, width)
     if not kept:
         yield "\n" * (1 + len(table.rows))
