@@ -6,6 +6,7 @@ import ast
 import gzip
 import json
 import math
+import zipfile
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
@@ -584,6 +585,23 @@ def test_a_trace_alone_has_a_table_and_driver_lines(tmp_path: Path) -> None:
         refused = run(command, bare)
         assert refused.exit_code == 1
         assert "holds no line of MIOpen; expected" in refused.stderr
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_driver_lines_of_a_job_have_the_time_of_every_rank(order: tuple[int, int], tmp_path: Path) -> None:
+    """Each operation has the time of its own rank; a bundle has the same lines."""
+    paths = []
+    for rank in order:
+        events = rows()
+        for made in events:
+            if made["cat"] == "kernel":
+                made["dur"] *= 1 + rank
+        paths.append(tmp_path / f"rank{rank}.json")
+        paths[-1].write_bytes(trace(events, distributedInfo={"backend": "nccl", "rank": rank}))
+    done = CliRunner().invoke(cli, ["driver", *map(str, paths)], catch_exceptions=False)
+    assert done.stdout.endswith(f" # 2 calls, {3 * (6_239 + 20_001) / 1e6:.3f} ms in a steady iteration\n")
+    CliRunner().invoke(cli, ["bundle", *map(str, paths), "-o", str(tmp_path / "job.zip")], catch_exceptions=False)
+    assert zipfile.ZipFile(tmp_path / "job.zip").read("driver.txt").decode() == done.stdout
 
 
 # -- Dropout's descriptor: setting it fills the states of its random numbers, which is a kernel of its own.

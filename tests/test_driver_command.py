@@ -16,7 +16,7 @@ from mio2trace.ops.command import driver_line, parse, split
 from mio2trace.ops.families.conv import ConvProblem, FusionProblem
 from mio2trace.ops.families.normalisation import BnormProblem
 from mio2trace.ops.problem import Problem
-from mio2trace.reports.ops import driver_lines
+from mio2trace.reports.ops import Times, driver_lines
 from tests.miopen_blocks import decoded
 from tests.test_ops import conv_entry, entry, ops_of
 
@@ -54,7 +54,7 @@ def test_a_command_without_known_kernels_has_no_time() -> None:
     """Graphs launched them, perhaps."""
     (operation,) = ops_of(conv_entry())
     for ns, said in ((0, "1 call, no kernel of it known in a steady iteration"), (2e6, "1 call, 2.000 ms in a steady")):
-        (line,), _ = driver_lines([operation], kernel_ns={operation.index: ns})
+        (line,), _ = driver_lines([operation], times=Times({id(operation): ns}, 1))
         assert f"{CONV} # {said}" in str(line)
 
 

@@ -637,10 +637,12 @@ def _readable(value: Any) -> Any:
 def texts(analysis: Analysis) -> Mapping[str, str]:
     """Return ``report.md`` and ``driver.txt`` (its lines slowest first); an empty text is left out."""
     made = report_of(analysis, analysis.each, None)
-    logs = [of_log for run in analysis.runs for of_log in run.operations_by_log]
-    one_log = len(analysis.runs) == len(logs) == 1
-    times = times_of(analysis.runs[0].measures, logs[0]) if one_log else None
-    commands, _ = driver_lines((one for of_log in logs for one in of_log), times=times)
+    logged = [one for run in analysis.runs for of_log in run.operations_by_log for one in of_log]
+    operations = logged or [
+        one for run in analysis.runs for alignment in run.alignments for one in alignment.links.operations
+    ]
+    times = times_of(analysis.runs[0].measures, operations) if len(analysis.runs) == 1 else None
+    commands, _ = driver_lines(operations, times=times)
     found = {
         "report.md": comment(made) if made.sections else "",
         "driver.txt": "".join(f"{line}\n" for line in commands),

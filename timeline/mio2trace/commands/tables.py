@@ -416,21 +416,21 @@ def driver(files: tuple[str, ...], form: str, gemm: Library, reading: console.Re
         elif version not in (None, own):
             notes.remark("logs of several versions: the commands have the form of the first log", name)
         version = version or own
-    times = None
-    if any(run.alignments for run in analysis.runs) and len(operations) == 1:
-        times = times_of(_shown_run(analysis).measures, operations[0])
+    every = [one for found in operations for one in found]
+    is_joined = any(run.alignments for run in analysis.runs)
+    times = times_of(_shown_run(analysis).measures, every) if is_joined else None
     commands, refused = driver_lines(
-        (one for found in operations for one in found),
+        every,
         (version or "newest") if form == "log" else "newest",
         times,
         gemm,
     )
-    texts = sum(bool(one.logged_command and refusal(one.logged_command)) for found in operations for one in found)
+    texts = sum(bool(one.logged_command and refusal(one.logged_command)) for one in every)
     if texts:
         notes.add("logged command with unknown options or values: shown as text, not as a command", count=texts)
     write(f"{line}\n" for line in commands)
     said = [f"{count(len(commands), 'command')}, {count(sum(line.calls for line in commands), 'call')}"]
-    if not any(operations):
+    if not every:
         said.append("no operation in it: MIOpen logs them if MIOPEN_ENABLE_LOGGING or MIOPEN_ENABLE_LOGGING_CMD is 1")
     say(notes, [*said, *(f"no command for {one}" for one in refused)], quiet)
 

@@ -246,7 +246,7 @@ class Times(NamedTuple):
 
 
 def times_of(measures: Iterable[Measures], operations: Iterable[Operation]) -> Times | None:
-    """Return the times of those of ``operations`` that the profiles have; None if they have none."""
+    """Return the times of ``operations``; None if one of them is joined with no profile."""
     wanted = {id(one) for one in operations}
     found: dict[int, float] = {}
     ranks = 0
@@ -255,7 +255,7 @@ def times_of(measures: Iterable[Measures], operations: Iterable[Operation]) -> T
         kernel_ns = of_process.steady.of_operations() if linked else {}
         found |= {id(one): kernel_ns.get(one.index, 0) for one in linked}
         ranks += bool(linked)
-    return Times(found, ranks) if ranks else None
+    return Times(found, ranks) if found.keys() == wanted != set() else None
 
 
 def driver_lines(
