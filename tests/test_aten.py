@@ -599,7 +599,7 @@ def test_driver_lines_of_a_job_have_the_time_of_every_rank(order: tuple[int, int
         paths.append(tmp_path / f"rank{rank}.json")
         paths[-1].write_bytes(trace(events, distributedInfo={"backend": "nccl", "rank": rank}))
     done = CliRunner().invoke(cli, ["driver", *map(str, paths)], catch_exceptions=False)
-    assert done.stdout.endswith(f" # 2 calls, {3 * (6_239 + 20_001) / 1e6:.3f} ms in a steady iteration\n")
+    assert done.stdout.endswith(f" # 2 calls, {3 * (6_239 + 20_001) / 1e6:.3f} ms in a steady iteration of 2 ranks\n")
     CliRunner().invoke(cli, ["bundle", *map(str, paths), "-o", str(tmp_path / "job.zip")], catch_exceptions=False)
     assert zipfile.ZipFile(tmp_path / "job.zip").read("driver.txt").decode() == done.stdout
 
