@@ -224,6 +224,7 @@ def test_a_run_and_itself_and_its_base(tmp_path: Path) -> None:
     path = tmp_path / "base.json"
     done = run("--save", path, ",".join(map(str, ALEXNET)))
     assert done.exit_code == 0, done.stderr
+    assert done.stderr.endswith(f"\nwrote {path}\n")
     assert path.stat().st_size <= bases.LARGEST
     assert not [word for word in ("run.log", "prof.json", "traces") if word in path.read_text()]
     for other in (ALEXNET, [path]):

@@ -114,7 +114,9 @@ def compare(  # noqa: PLR0913 - click gives each option by keyword
     if save is not None:
         with replacing(save) as file:
             file.write(base_text(read[0].side, _GENERATOR))
-        say(notes, [f"{read[0].side.name}: {count(len(read[0].side.runs), 'run')} kept in {save}"], quiet)
+        say(notes, [f"{read[0].side.name}: {count(len(read[0].side.runs), 'run')}"], quiet)
+        if not quiet:
+            console.tell(f"wrote {save}")  # a path that the user gave is no private text
         return
     comparisons = [Comparison(read[0].side, other.side) for other in read[1:]]
     if picture is not None:
