@@ -142,7 +142,7 @@ def _short(subject: Subject) -> Iterator[Found]:
     if enough and short >= SHORT_BY_COUNT * everything and subject.share(ns) >= SHORT_BY_TIME:
         limited = subject.host_bound
         why, advice = "", _launched(subject)
-        severity: Severity | None = None
+        severity: Severity = "low"  # the rule on idle time has what launches cost
         if subject.has_counters or subject.is_capture:
             return
         if limited is None:
@@ -207,9 +207,10 @@ RULES = (
     Rule(
         id="short-kernels",
         title="Many kernels are very short.",
-        fires="kernels shorter than 10 us are >= 20 per iteration, >= 50 % of the kernels and >= 5 % of T. Only info if"
-        " less than 15 % of the step is host-bound idle time, or if the profile does not show that. It never fires for"
-        " captures of graphs, or if hardware counters were collected",
+        fires="kernels shorter than 10 us are >= 20 per iteration, >= 50 % of the kernels and >= 5 % of T. It is"
+        " low, because `idle` has the cost of launches. Only info if less than 15 % of the step is host-bound idle"
+        " time, or if the profile does not show that. It never fires for captures of graphs, or if hardware counters"
+        " were collected",
         find=_short,
     ),
 )

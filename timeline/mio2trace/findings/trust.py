@@ -228,12 +228,14 @@ RULES = (
         advice="Look at `mio2trace kernels`: the kernels are the program's own or another library's, or the log is"
         " incomplete. If they are MIOpen's: record its ranges (MIOPEN_ENABLE_LOGGING_ROCTX=1).",
         find=_unattributed,
+        is_of_evidence=True,
     ),
     Rule(
         id="doubt",
         title="Part of the attribution is uncertain.",
         fires="kernels with `sure: false` are >= 1 % of T",
         find=_doubt,
+        is_of_evidence=True,
     ),
     Rule(
         id="nameless",
@@ -243,6 +245,7 @@ RULES = (
         advice="Record with rocprofv3, which names each kernel of a graph launch, or profile iterations without graph"
         " capture.",
         find=_nameless,
+        is_of_evidence=True,
     ),
     Rule(
         id="modules",
@@ -250,6 +253,7 @@ RULES = (
         fires="kernels in layers that only the sequence of ops shows are >= 5 % of T",
         advice=_RECORD_MODULES,
         find=_modules,
+        is_of_evidence=True,
     ),
     Rule(
         id="graph",
@@ -257,6 +261,7 @@ RULES = (
         fires="kernels that a graph launched and whose capture is not recorded are >= 5 % of T, other kernels have"
         " operations or PyTorch ran them, and `nameless` does not fire",
         find=_graph,
+        is_of_evidence=True,
     ),
     Rule(
         id="late-end",
