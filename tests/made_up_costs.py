@@ -21,10 +21,12 @@ from mio2trace.model.profile import (
     Clock,
     Counter,
     Device,
+    Framework,
     NumberKind,
     Profile,
     Queue,
     Range,
+    SourceLine,
 )
 from mio2trace.ops.choices import Choices
 from mio2trace.ops.operation import Operation
@@ -88,9 +90,12 @@ def measures(
     captured: int = 0,
     numbers: NumberKind = "dispatch_id",
     queue: Literal["queue", "stream"] = "queue",
+    framework: str = "",
+    stacks: bool = False,
 ) -> Measures:
     """``iterations``: by number, `SETUP` what is before them. ``host_ns``: how long before an iteration's first command
     the host is in it already. Each begins a second after the one before. ``captured``: launches into one graph.
+    ``stacks``: the launches have lines of the program, ``train.py:8``.
     """
     activities: list[Activity] = []
     where: list[tuple[int, Ran]] = []
@@ -121,6 +126,9 @@ def measures(
         calls_wait=calls_wait,
         captured=tuple(Captured("a", 0, 0, number, None) for number in range(captured)),
         numbers=numbers,
+        framework=Framework(name=framework),
+        lines=(SourceLine("train.py", 8),),
+        line_of={one.number: (0, 0) for one in activities} if stacks else {},
         counters=tuple(Counter(f"C{number}") for number in range(max(len(one.counters) for _, one in where))),
     )
     links = Links(profile.activities, operations)

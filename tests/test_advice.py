@@ -117,11 +117,26 @@ def called_first(*iterations: range) -> Subject:
     return subject(ran, [operation(index, input=(1, 1, 1, 1)) for index in range(6)], calls=False)
 
 
-def waiting(name: str = "", ns: int = 38 * MS, api: str = "", **more: Any) -> Subject:
+def waiting(
+    name: str = "", ns: int = 38 * MS, api: str = "", of: Sequence[Range] = (), stacks: bool = False, **more: Any
+) -> Subject:
     """Two iterations of 110 ms, each with a gap of 40 ms in which the host is in a call."""
     each = [Ran("a", 30 * MS, 0 if api else None), Ran("b", 40 * MS, after_ns=40 * MS, **more)]
     calls = [Call(name, 0, begin + 31 * MS, begin + 31 * MS + ns) for begin in (1000 * MS, 2110 * MS)]
-    return twice(each, [operation(0, api=api)] if api else [], other_calls=calls if name else [])
+    own = [operation(0, api=api)] if api else []
+    return twice(each, own, other_calls=calls if name else [], ranges=of, stacks=stacks)
+
+
+def loading(by: str) -> Subject:
+    """The same with a range of PyTorch's DataLoader."""
+    spans = ((begin + 31 * MS, begin + 69 * MS) for begin in (1000 * MS, 2110 * MS))
+    ranges = [Range("annotation", f"enumerate(DataLoader)#{by}.__next__", 0, *span) for span in spans]
+    return waiting(of=[*TORCH, *ranges])
+
+
+def unmarked(**more: Any) -> Subject:
+    """A run without iterations, half of it idle."""
+    return subject({SETUP: [Ran("a", 40 * MS), Ran("b", 40 * MS, after_ns=80 * MS)]}, **more)
 
 
 def moving(mb: int | None) -> Subject:
@@ -222,6 +237,21 @@ SAID = [
     ("idle", waiting("hipStreamSynchronize"), "remove this synchronisation"),
     ("idle", waiting("hipMemcpyWithStream"), "The copy blocks the host"),
     ("idle", waiting("hipMalloc"), "allocate before the step"),
+    # PyTorch has a caching allocator, and a loader without workers cannot have more of them
+    ("idle", waiting("hipMalloc", of=TORCH), "still asks for new memory in this step: record after more warm-up"),
+    ("idle", loading("_SingleProcessDataLoaderIter"), "use loader workers (DataLoader(num_workers=4))"),
+    ("idle", loading("_MultiProcessingDataLoaderIter"), "use more of them (num_workers)"),
+    # what launches less in this framework; no API's name where the maker of the GPU is not known
+    ("idle", short(), "(fusion, graphs) or use larger batches."),
+    ("idle", short(api="gemm", framework="XLA"), "(one jax.jit for the whole step;"),
+    ("idle", short(ranges=TORCH), "(torch.compile, graphs) or use larger batches."),
+    ("idle", unmarked(), 'with a range such as "step 1" around each step (ROCTx, rocprofv3 --marker'),
+    ("idle", unmarked(framework="XLA"), 'jax.profiler.StepTraceAnnotation("step", step_num=1) around each step'),
+    # stacks take the host's time, which does not matter to a call that waits
+    ("idle", short(ranges=TORCH, stacks=True), "compare with a recording without with_stack."),
+    ("idle", short(ranges=TORCH), "!with_stack"),
+    ("idle", short(api="gemm", framework="XLA", stacks=True), "!with_stack"),
+    ("idle", waiting("hipStreamSynchronize", of=TORCH, stacks=True), "!with_stack"),
     ("idle", waiting("hiprtcCompileProgram"), "Programs are built or loaded"),
     ("idle", waiting("hipGetDevice"), "look at why the host is in hipGetDevice for so long"),
     ("idle", waiting("hiprtcCompileProgram", api="miopenX"), "MIOPEN_CUSTOM_CACHE_DIR"),
@@ -482,7 +512,7 @@ def test_idle_time_of_few_steps_is_low_and_names_the_longest(idle_steps: int, se
     steps = {number: [Ran("a", 5 * MS), Ran("a", 5 * MS, after_ns=ns)] for number, ns in wait.items()}
     found = fired(subject(steps), "idle")
     assert found.severity == severity
-    assert found.advice.startswith("Look at iteration 5 alone") is (severity == "low")
+    assert found.advice.startswith("Look at iteration 5, which is idle for longest") is (severity == "low")
 
 
 @pytest.mark.parametrize(("steps", "severity"), [(2, "low"), (6, "high")])

@@ -42,6 +42,11 @@ _WHY = {
     "unknown": "of unknown cause (no calls recorded)",
     "short": "gaps of up to 1 us",
 }
+_ALLOCATES = "The host allocates memory in the step: allocate before the step, or use a caching allocator."
+_TORCH_ALLOCATES = (
+    "PyTorch's caching allocator still asks for new memory in this step: record after more warm-up steps. If it goes"
+    " on, shapes change or memory is short (num_alloc_retries in torch.cuda.memory_stats())."
+)
 _FORMS = (
     (
         re.compile(r"aten::(?:item|_local_scalar_dense|is_nonzero)", re.ASCII),
@@ -61,11 +66,16 @@ _FORMS = (
     ),
     (
         re.compile(r"(?:hip|cuda)(?:Ext)?(?:Host)?(?:Malloc|Free|Alloc)", re.ASCII),
-        "The host allocates memory in the step: allocate before the step, or use a caching allocator.",
+        _ALLOCATES,
+    ),
+    (
+        re.compile(r"SingleProcessDataLoader", re.ASCII),
+        "The step loads its data itself: use loader workers (DataLoader(num_workers=4)), which load during the step.",
     ),
     (
         re.compile(r"dataloader", re.ASCII | re.IGNORECASE),
-        "The step waits for data: use more loader workers, prefetching and pinned memory.",
+        "The step waits for the loader's workers: use more of them (num_workers), prefetch more (prefetch_factor), or"
+        " do less work for each sample.",
     ),
 )
 LEAST_IDLE_NS = 1_000_000
@@ -90,6 +100,7 @@ _TO_GRAPHS = (
 _NO_CALLS = "Record the host's calls to see the cause: {how}."
 _GRAPHS = "Graphs already launch the step: look at what the host does between two graph launches."
 _LAUNCH_LESS = "The host launches too slowly: launch fewer, larger kernels ({how}) or use larger batches."
+_STACKS = " Recording Python's stacks slows the host: compare with a recording without with_stack."
 _LONG, _LONGEST = "The gaps are long ({} on average)", "The longest gap takes {}"
 _PROGRAM = "{gaps}, in no recorded call: look at what the program does there (input data, its own code){how}."
 _SHORT_WORK = re.compile(r"aten::|(?:hip|cuda|cu)[A-Z]", re.ASCII)
@@ -99,7 +110,10 @@ _SPREAD = (
     " Python threads)."
 )
 _IN_CALL = "{gaps}: look at why the host is in {name} for so long."
-_FEW = "Look at iteration {number} alone: most other steps are busy. --iterations {number} -o out.pftrace shows it."
+_FEW = (
+    "Look at iteration {number}, which is idle for longest; most steps are busy. --iterations {number} -o out.pftrace"
+    " shows it."
+)
 _LOST = "Record the run again, completely: {part} of the launches have no kernel here, so these gaps may be work."
 _FILTERED = "Use the whole file of the profiler: rows were filtered out of this one, so these gaps may be work."
 MOST_REPLAYED = 0.5
@@ -159,6 +173,8 @@ def _advice(subject: Subject, largest: Cause) -> str:
         how = "the PyTorch profiler's CPU activity" if by_torch else "rocprofv3 --hip-trace"
         return _NO_CALLS.format(how=how)
     of_calls = _of_calls(largest)
+    if of_calls == _ALLOCATES and subject.is_torch:
+        return _TORCH_ALLOCATES
     if of_calls:
         return of_calls.format(torch=" (non_blocking=True)" if subject.is_torch else "")
     if subject.replayed > MOST_REPLAYED:
@@ -173,10 +189,18 @@ def _advice(subject: Subject, largest: Cause) -> str:
         if ns >= DECIDES * largest.ns:
             return _IN_CALL.format(gaps=gaps, name=name)
         if sum(ns for name, ns in largest.during if _SHORT_WORK.match(name)) >= DECIDES * largest.ns:
-            return _SPREAD.format(gaps=gaps)
+            return _SPREAD.format(gaps=gaps) + _STACKS * (subject.is_torch and subject.has_stacks)
         return _PROGRAM.format(gaps=gaps, how=_how_to_see(subject))
-    fuse = "graphs" if subject.is_compiled else "torch.compile, graphs"
-    return _LAUNCH_LESS.format(how=fuse if subject.is_torch else "fusion, hipGraph")
+    return _LAUNCH_LESS.format(how=_how_to_launch_less(subject)) + _STACKS * (subject.is_torch and subject.has_stacks)
+
+
+def _how_to_launch_less(subject: Subject) -> str:
+    """By what this program can launch fewer kernels."""
+    if subject.is_xla:
+        return "one jax.jit for the whole step; TensorFlow: tf.function(jit_compile=True)"
+    if subject.is_torch:
+        return "graphs" if subject.is_compiled else "torch.compile, graphs"
+    return "fusion, graphs"
 
 
 def _of_graphs(one: Cause) -> str:

@@ -34,6 +34,7 @@ from mio2trace.measures.iterations import Iteration, StepTime
 from mio2trace.measures.ranking import Makeup, SteadyCost
 from mio2trace.measures.statistics import median
 from mio2trace.model.miopen import Message
+from mio2trace.model.profile import XLA
 from mio2trace.model.tables import distinct, in_order_of, summed
 from mio2trace.notes import InputError, OptionError
 from mio2trace.ops.choices import Choices
@@ -361,6 +362,11 @@ class Subject:
         """Say how to record steps of this program after a warm-up. ``calls``: with the host's calls, too."""
         if self.is_torch:
             return "record some steps after a warm-up with torch.profiler (schedule, profiler.step())"
+        if self.is_xla:
+            return (
+                'record after a warm-up, with jax.profiler.StepTraceAnnotation("step", step_num=1) around each step'
+                " (TensorFlow: tf.profiler.experimental.Trace)"
+            )
         by = " (ROCTx, rocprofv3 --marker-trace)" * (self.alignment.profile.numbers == "dispatch_id")
         also = " and the host's calls (--hip-trace)" if calls and by else " and the host's calls" if calls else ""
         return f'record after a warm-up, with a range such as "step 1" around each step{by}{also}'
@@ -450,6 +456,11 @@ class Subject:
         return any(text.startswith(("aten::", "ProfilerStep#")) for text in self.texts) or any(
             "at::native" in name for name in self.steady.counted.names
         )
+
+    @property
+    def is_xla(self) -> bool:
+        """Whether XLA ran the kernels, for JAX or TensorFlow."""
+        return self.alignment.profile.framework.name == XLA
 
     @cached_property
     def texts(self) -> frozenset[str]:

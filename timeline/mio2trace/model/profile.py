@@ -366,6 +366,10 @@ class Allocated(msgspec.Struct, frozen=True, gc=False):
     size_bytes: int
 
 
+XLA: Word = "XLA"
+"""The name of the framework if XLA ran the kernels, for JAX or TensorFlow."""
+
+
 class Framework(msgspec.Struct, frozen=True, kw_only=True):
     """Records of a framework's own profiler: the ops that ranges and activities execute, by their places. ``name``: of
     the framework."""

@@ -413,7 +413,7 @@ def _size(lengths: tuple[int, ...], places: Sequence[int | str]) -> int:
 # -- The profile -------------------------------------------------------------------------------------------------------
 
 NAME = "XSpace of JAX or TensorFlow (.xplane.pb)"
-FRAMEWORK = "XLA"
+FRAMEWORK = model.XLA
 _PLANE = late(rb"(?:\x08[\x80-\xff]{0,9}[\x00-\x7f])?\x12.(?:/host:|/device:|Task Environment)", re.DOTALL)
 _GPU = late(r"/device:GPU:(\d{1,5})", re.ASCII)
 _STREAM = late(r"Stream #(\d{1,18})", re.ASCII)
