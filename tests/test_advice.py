@@ -31,16 +31,12 @@ def test_a_step_that_pytorch_numbers_2_or_more_is_warm(number: int, cold: bool) 
 # -- what is said of a run, by its rule ------------------------------------------------------------------------------
 
 
-def reducing(ns: int, elements: int, beside_ns: int = 0) -> Subject:
-    """Two iterations of an all-reduce of ``ns``, of which a kernel hides ``beside_ns``, and 10 ms of another kernel."""
-    problem = CollectiveProblem(
-        direction=None, kind="allreduce", sent=elements, received=elements, ranks=2, dtype="float"
-    )
-    own = [
-        operation(at, problem=problem, primitive="allreduce", api="nccl", direction=None, command=None) for at in (0, 1)
-    ]
+def reducing(ns: int, elements: int, beside_ns: int = 0, kind: str = "allreduce", **more: Any) -> Subject:
+    """Two iterations of a collective of ``ns``, of which a kernel hides ``beside_ns``, and 10 ms of another kernel."""
+    problem = CollectiveProblem(direction=None, kind=kind, sent=elements, received=elements, ranks=2, dtype="float")
+    own = [operation(at, problem=problem, primitive=kind, api="nccl", direction=None, command=None) for at in (0, 1)]
     hiding = Ran("work", beside_ns + MS, after_ns=-beside_ns)
-    return subject({1 + at: [Ran("work", 10 * MS), Ran(ALL_REDUCE, ns, at), hiding] for at in (0, 1)}, own)
+    return subject({1 + at: [Ran("work", 10 * MS), Ran(ALL_REDUCE, ns, at), hiding] for at in (0, 1)}, own, **more)
 
 
 def short(idle_us: int = 100, *, graph: bool = False, api: str = "miopenX", **more: Any) -> Subject:
@@ -175,6 +171,12 @@ SAID = [
     ("communication", reducing(4 * MS, 10_000_000, 401 * US),
      "10.0 % of the collectives' time is overlapped already: send less"),
     ("communication", reducing(4 * MS, 10_000_000, 399 * US), "Overlap collectives with computation"),
+    # no buckets of gradients in an all-to-all; no gradient accumulation, and it is no layer of tensor parallelism
+    *(("communication", reducing(4 * MS, elements, beside_ns, "alltoall", ranges=TORCH), said)
+      for elements, beside_ns, said in (
+          (0, 0, "Overlap it with computation on another part of the batch, balance what each rank holds"),
+          (0, 401 * US, "10.0 % of the collectives' time is overlapped already: balance what each rank holds"),
+          (1 << 20, 0, "Record all ranks"))),
     # launching less helps only where the host is the limit, by means that the program has
     ("low short-kernels", short(), "Fuse kernels (MIOpen's fusion plans), capture the iteration in a graph"),
     ("low short-kernels", short(api="gemm"), "Fuse kernels, capture the iteration in a graph"),
@@ -319,6 +321,27 @@ def test_collectives_beside_each_other_are_not_overlapped_with_computation() -> 
     found = fired(twice(each), "communication")
     assert found.found.ns == 4 * MS
     assert "Overlap collectives with computation" in found.advice
+
+
+@pytest.mark.parametrize(("lost_ms", "severity"), [(20, "high"), (21, "medium")])
+@pytest.mark.parametrize("rule", ["communication", "copies"])
+def test_what_runs_beside_unrecorded_work_may_not_run_alone(rule: str, lost_ms: int, severity: str) -> None:
+    """Where more time was not recorded than the commands run alone, no kernel is known to be beside them."""
+    alone = Ran(ALL_REDUCE, 20 * MS) if rule == "communication" else Ran("copy", 20 * MS, copy=True)
+    run = twice([Ran("work", 50 * MS), alone, Ran("work", 30 * MS)])
+    step = run.steady.step_time
+    assert step is not None
+    run.steady.__dict__["step_time"] = msgspec.structs.replace(step, unrecorded_ns=lost_ms * MS)
+    one = fired(run, rule)
+    assert one.severity == severity
+    said = "21.0 % of the iteration was not recorded: kernels may run beside them."
+    assert one.found.number.endswith(said) is (severity == "medium")
+
+
+def test_a_collective_without_sizes_is_named() -> None:
+    """As in older profiles of PyTorch; its rate is not known."""
+    said = "runs only collectives; the longest: AllReduce 1x8x9x9 (2.000 ms per iteration)."
+    assert fired(reducing(4 * MS, 0), "communication").found.number.endswith(said)
 
 
 def test_short_kernels_of_a_run_with_counters_say_nothing() -> None:

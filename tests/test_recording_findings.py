@@ -185,6 +185,8 @@ def test_copies_fire_from_a_twentieth_on() -> None:
             "The copies do not block the host",
         ),
         (copying("device to host"), {}, "Copy only what the host needs, to pinned memory and with hipMemcpyAsync"),
+        (copying("device to host", size_bytes=(1 << 20) - 1), {}, "Read results less often: each of these copies is s"),
+        (copying("device to host", size_bytes=1 << 20), {}, "Copy only what the host needs, to pinned memory and with"),
         (copying("device to host", called="hipMemcpyAsync"), {}, "The copies do not block the host"),
         (copying("device to device"), {}, "Write data where it is needed: these copies only move it"),
         (copying("device to device"), {"ranges": TORCH}, "Write data where it is needed: these copies (clone(), cont"),

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mio2trace.align import NONE
-from mio2trace.findings.rule import Found, Rule, Severity, ms, percent, severity_of
+from mio2trace.findings.rule import RECORDING, Found, Rule, Severity, ms, percent, severity_of
 from mio2trace.findings.subject import MOST_LOST, Problem, Subject, drivers
 from mio2trace.kernels.names import normalise
 from mio2trace.measures.cost import Bandwidth, bandwidth
@@ -20,6 +20,7 @@ from mio2trace.measures.device_time import Busy, Covered, Exposed, Window, class
 from mio2trace.measures.gaps import WAITS, Cause
 from mio2trace.measures.iterations import StepTime
 from mio2trace.measures.statistics import deviation, mean, median
+from mio2trace.ops.families.collective import kind_of
 from mio2trace.ops.operation import Operation
 from mio2trace.outgoing import count
 
@@ -284,6 +285,7 @@ WAITING_GBPS, LARGE_BYTES = 10.0, 1 << 20
 slow."""
 WAITS_FOR_OTHERS = 10.0
 """Collectives this many times longer than the median wait for other ranks, if they have most of the time."""
+_OF_RANKS = "balance what each rank holds (shards, experts), send a smaller type"
 OVERLAPPED = 0.1
 """The run overlaps its collectives already if other kernels run during at least this part of their time."""
 
@@ -393,30 +395,48 @@ def _communication(subject: Subject) -> Iterator[Found]:
     if spent is None or spent.communication_ns <= COMMUNICATION * spent.length_ns:
         return
     named = []
-    rates: list[Bandwidth | None] = []
+    rates: dict[str, Bandwidth] = {}
     took = _unnamed_collectives(subject)
     texts = {name: f"{name} ({subject.time(ns)})" for name, ns in took.items()}
+    kinds = {name: kind_of(name) for name in took}
     for problem in subject.problems:
-        rate = bandwidth(problem.operation, problem.row.calls, problem.ns)
-        if rate is not None:
-            bus = f", {rate.bus:.3g} GB/s on the bus" if rate.bus is not None else ""
+        own = problem.operation.problem
+        if own is not None and own.collective:
+            rate = bandwidth(problem.operation, problem.row.calls, problem.ns)
+            bus = f", {rate.bus:.3g} GB/s on the bus" if rate is not None and rate.bus is not None else ""
+            if rate is not None:
+                rates[problem.name] = rate
             named.append(problem.name)
-            rates.append(rate)
+            kinds[problem.name] = own.collective
             took[problem.name] = problem.ns
             texts[problem.name] = f"{problem.at_line} ({subject.time(problem.ns)}{bus})"
     all_ns = sum(_collectives(subject))
-    took[""] = max(0, all_ns - sum(took.values()))  # of collectives without sizes
+    took[""] = max(0, all_ns - sum(took.values()))  # of operations that are no collectives
     longest = max(took, key=took.__getitem__)
+    doubt, severity = _beside_unrecorded(subject.timed, spent.communication_ns)
     how = "most in" if 2 * took[longest] > all_ns else "the longest:"
     yield Found(
         ns=spent.communication_ns,
         share=spent.communication_ns / spent.length_ns,
         count=len(named) or 1,
         number=f"{subject.timed.of_spent(spent.communication_ns)} runs only collectives"
-        f"{f'; {how} {texts[longest]}' if longest else ''}.",
+        f"{f'; {how} {texts[longest]}' if longest else ''}.{doubt}",
         scope=tuple(named),
-        advice=_communicate(subject.timed, spent, rates[0] if named[:1] == [longest] else None),
+        advice=_communicate(subject.timed, spent, rates.get(longest), kinds.get(longest, "")),
+        severity=severity,
     )
+
+
+def _beside_unrecorded(subject: Subject, ns: int) -> tuple[str, Severity | None]:
+    """Return a sentence and a severity for ``ns`` that may not be exposed, because more work was not recorded; neither
+    if this is not so."""
+    spent = subject.spent
+    if spent is None or spent.unrecorded_ns <= ns:
+        return "", None
+    lost = percent(spent.unrecorded_ns / spent.length_ns)
+    noun = RECORDING if subject.step_time is None else subject.noun
+    own = severity_of(ns / spent.length_ns)
+    return f" {lost} of {noun} was not recorded: kernels may run beside them.", "medium" if own == "high" else own
 
 
 def _unnamed_collectives(subject: Subject) -> Counter[str]:
@@ -433,8 +453,9 @@ def _unnamed_collectives(subject: Subject) -> Counter[str]:
     return took
 
 
-def _communicate(subject: Subject, spent: StepTime | Busy, slowest: Bandwidth | None) -> str:
-    """Return the advice against exposed communication in this run. ``slowest``: the rate of the longest collective."""
+def _communicate(subject: Subject, spent: StepTime | Busy, slowest: Bandwidth | None, kind: str) -> str:
+    """Return the advice against exposed communication in this run. ``slowest``, ``kind``: the rate and the kind of the
+    longest collective, as far as known."""
     ranks = "`mio2trace ranks JOB` shows which rank comes last."
     bus = slowest.bus if slowest is not None and slowest.message_bytes >= LARGE_BYTES else None
     if bus is not None and bus < WAITING_GBPS:
@@ -451,17 +472,18 @@ def _communicate(subject: Subject, spent: StepTime | Busy, slowest: Bandwidth | 
                 f"The longest of {count(len(times), 'collective')} takes {ms(max(times))}, the median {ms(usual)}:"
                 f" ranks probably wait for each other, as in start-up. Record all ranks after a warm-up; {ranks}"
             )
+    hidden = _hidden(subject, spent)
+    already = f"{percent(hidden)} of the collectives' time is overlapped already: " if hidden >= OVERLAPPED else ""
+    if kind == "alltoall":
+        how = f"{already or 'Overlap it with computation on another part of the batch, '}{_OF_RANKS}"
+        return f"{how}, or wait less: {ranks}"
     if subject.infers:
         return (
             "No backward pass is recorded: layers of tensor parallelism wait for these. Send less (a smaller type), or"
             f" use fewer ranks for each model. {ranks}"
         )
-    hidden = _hidden(subject, spent)
-    if hidden >= OVERLAPPED:
-        return (
-            f"{percent(hidden)} of the collectives' time is overlapped already: send less (a smaller type, gradient"
-            f" accumulation), or wait less: {ranks}"
-        )
+    if already:
+        return f"{already}send less (a smaller type, gradient accumulation), or wait less: {ranks}"
     return f"Overlap collectives with computation (DDP's buckets, FSDP's prefetch), or send less. {ranks}"
 
 
@@ -535,12 +557,15 @@ RULES = (
         " profile, or rows were filtered out of the file. It is at most medium if most of the idle time is queued"
         " before nodes of graphs",
         advice="by the largest cause of this run. If calls of one kind have a third of the time of that cause: remove"
-        " the call that waits (synchronisation, .item(), blocking copy, allocation, data loading). Builds: warm up."
-        " Queued: look for what the work waits for. Queued before nodes of graphs: measure without the profiler, which"
-        " may make these gaps or lose nodes. Short gaps between launches: launch less (fusion, torch.compile,"
-        " graphs, larger batches). Long gaps: look at what the host does in them; at its processor, if it is in many"
-        " ops and calls that wait for nothing. Only one step, which may be cold: record several steps after a warm-up."
-        " Without iterations the gaps may be start-up: record steps after a warm-up.",
+        " the call that waits (synchronisation, .item(), blocking copy, data loading), use loader workers or more of"
+        " them, or allocate before the step (PyTorch, which caches memory: warm up for longer, or look for changing"
+        " shapes and short memory). Builds: warm up. Queued: look for what the work waits for. Queued before nodes of"
+        " graphs: measure without the profiler, which may make these gaps or lose nodes. Short gaps between launches:"
+        " launch less (fusion, torch.compile, graphs, one jax.jit for the whole step, larger batches). Long gaps: look"
+        " at what the host does in them; at its processor, if it is in many ops and calls that wait for nothing. If"
+        " PyTorch recorded stacks, which slows the host, compare with a recording without them. Only one step, which"
+        " may be cold: record several steps after a warm-up. Without iterations the gaps may be start-up: record steps"
+        " after a warm-up.",
         find=_idle,
     ),
     Rule(
@@ -593,15 +618,17 @@ def _copies(subject: Subject) -> Iterator[Found]:
         return
     spans = timed.steady.spans
     found = exposed_copies(timed.alignment, device.device, spans)
+    doubt, severity = _beside_unrecorded(timed, spent.copy_ns)
     said = [_direction(one, len(spans)) for one in found if one.ns >= SHOWN_DIRECTION * found[0].ns]
     advice = _copy_advice(timed, found[0])
     yield Found(
         ns=spent.copy_ns,
         share=spent.copy_ns / spent.length_ns,
         count=round(sum(one.count for one in found) / len(spans)),
-        number=f"{timed.of_spent(spent.copy_ns)} runs only copies: {'; '.join(said)}.",
+        number=f"{timed.of_spent(spent.copy_ns)} runs only copies: {'; '.join(said)}.{doubt}",
         advice=f"{advice[0].upper()}{advice[1:]}.",
         scope=tuple(one.direction for one in found),
+        severity=severity,
     )
 
 
@@ -648,6 +675,8 @@ def _copy_advice(subject: Subject, longest: Exposed) -> str:
             return "read results less often (.item(), .cpu(), print): collect them on the GPU, and copy them together"
         if is_async:
             return _ASYNCHRONOUS
+        if 0 < longest.bytes < LARGE_BYTES * longest.count:
+            return "read results less often: each of these copies is small, so copy them together"
         return f"copy only what the host needs, to pinned memory and with {api}MemcpyAsync on another stream, {_BESIDE}"
     if longest.direction == "device to device":
         if any(_OF_BUCKETS in text for text in subject.texts):

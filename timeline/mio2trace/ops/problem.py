@@ -146,6 +146,11 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """Return the MIOpenDriver command in ``form``, from the base word on. Raises `CommandError`."""
         raise CommandError(f"the driver's options for {self.primitive} are not covered")
 
+    @property
+    def collective(self) -> str:
+        """The kind of a collective (``allreduce``); empty for any other problem."""
+        return ""
+
     def message_bytes(self) -> int | None:
         """Bytes of a collective's message; None for any other problem."""
         return None

@@ -49,6 +49,10 @@ class CollectiveProblem(Problem, frozen=True, kw_only=True, gc=False):
         return self.kind
 
     @property
+    def collective(self) -> str:
+        return self.kind
+
+    @property
     def input(self) -> Shape:
         return (self.sent,) if self.sent else ()
 
