@@ -246,7 +246,9 @@ CASES = [
     Case("small-gemm", small(1, MS), MS, 0.01, "low", [small(1, MS - 1)], FIRST),
     Case("unfused-attention", attention(30 * MS), 30 * MS, 0.3, "high",
          [attention(30 * MS - 1), attention(30 * MS, batch=1), attention(30 * MS, rows=8)], SOFTMAX),
-    Case("element-wise", of_elements(50 * MS + 1), 50 * MS + 1, 0.5, "high", [of_elements(50 * MS)], (ADD,)),
+    Case("element-wise", of_elements(50 * MS + 1), 50 * MS + 1, 0.5, "high", [of_elements(33 * MS)], (ADD,)),
+    Case("element-wise", of_elements(50 * MS), 50 * MS, 0.5, "medium", [of_elements(33 * MS)], (ADD,)),
+    Case("element-wise", of_elements(34 * MS), 34 * MS, 0.34, "medium", [of_elements(33 * MS)], (ADD,)),
     # of 100 ms and a gap
     Case("element-wise", of_elements(60 * MS, idle=17 * MS), 60 * MS, 0.6, "high",
          [of_elements(60 * MS, idle=18 * MS)], (ADD,)),

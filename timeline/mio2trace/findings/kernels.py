@@ -219,7 +219,7 @@ RULES = (
 # -- Kernels that a program could run as fewer ones: attention in several kernels, element-wise kernels ----------------
 
 ATTENTION = 0.3
-ELEMENT_WISE = 0.5
+ELEMENT_WISE, MOSTLY_ELEMENT_WISE = 1 / 3, 0.5
 NEAR = 8
 """The most operations between a product and the softmax (scale, mask, cast, dropout, copies)."""
 _FUSED = re.compile(r"scaled_dot_product|flash_attn|mem_efficient|fmha", re.IGNORECASE | re.ASCII)
@@ -321,6 +321,7 @@ def _element_wise(subject: Subject) -> Iterator[Found]:
             number=f"{count(subject.each(kernels), 'kernel')}{subject.per} that add, scale, copy, join or normalise"
             f" take {percent(subject.share(ns))} of the kernel time ({subject.time(ns)}).",
             scope=tuple(name for name, _ in times.most_common()),
+            severity=None if subject.share(ns) > MOSTLY_ELEMENT_WISE else "medium",  # fusion saves a part of it
         )
 
 
@@ -337,10 +338,10 @@ FUSION = (
     ),
     Rule(
         id="element-wise",
-        title="Element-wise kernels take most of the time.",
-        fires="PyTorch's element-wise, copy, concatenate, reduce and normalise kernels are > 50 % of T, and less than"
-        " 15 % of the step is host-bound idle time. Kernels of `unfused-attention` are not counted. It never fires if"
-        " torch.compile compiled a part of the program",
+        title="Element-wise kernels take much of the time.",
+        fires="PyTorch's element-wise, copy, concatenate, reduce and normalise kernels are > 1/3 of T, and less than"
+        " 15 % of the step is host-bound idle time. It is medium at most up to 50 %. Kernels of `unfused-attention` are"
+        " not counted. It never fires if torch.compile compiled a part of the program",
         advice="Fuse them: torch.compile(model) makes fewer kernels of them, which read and write memory less often.",
         find=_element_wise,
     ),
