@@ -174,8 +174,8 @@ SAID = [
     # no buckets of gradients in an all-to-all; no gradient accumulation, and it is no layer of tensor parallelism
     *(("communication", reducing(4 * MS, elements, beside_ns, "alltoall", ranges=TORCH), said)
       for elements, beside_ns, said in (
-          (0, 0, "Overlap it with computation on another part of the batch, balance what each rank holds"),
-          (0, 401 * US, "10.0 % of the collectives' time is overlapped already: balance what each rank holds"),
+          (0, 0, "Overlap it with another part of the batch, balance what ranks hold (shards, experts), or send less. "),
+          (0, 401 * US, "10.0 % of the collectives' time is overlapped already: balance what ranks hold"),
           (1 << 20, 0, "Record all ranks"))),
     # launching less helps only where the host is the limit, by means that the program has
     ("low short-kernels", short(), "Fuse kernels (MIOpen's fusion plans), capture the iteration in a graph"),
@@ -240,9 +240,9 @@ SAID = [
     ("idle", waiting("hipMemcpyWithStream"), "The copy blocks the host"),
     ("idle", waiting("hipMalloc"), "allocate before the step"),
     # PyTorch has a caching allocator, and a loader without workers cannot have more of them
-    ("idle", waiting("hipMalloc", of=TORCH), "still asks for new memory in this step: record after more warm-up"),
-    ("idle", loading("_SingleProcessDataLoaderIter"), "use loader workers (DataLoader(num_workers=4))"),
-    ("idle", loading("_MultiProcessingDataLoaderIter"), "use more of them (num_workers)"),
+    ("idle", waiting("hipMalloc", of=TORCH), "memory cache still grows in this step: record after more warm-up"),
+    ("idle", loading("_SingleProcessDataLoaderIter"), "let workers do it during the step (DataLoader(num_workers=4))."),
+    ("idle", loading("_MultiProcessingDataLoaderIter"), "use more of them, or do less work"),
     # what launches less in this framework; no API's name where the maker of the GPU is not known
     ("idle", short(), "(fusion, graphs) or use larger batches."),
     ("idle", short(api="gemm", framework="XLA"), "(one jax.jit for the whole step;"),
@@ -250,7 +250,7 @@ SAID = [
     ("idle", unmarked(), 'with a range such as "step 1" around each step (ROCTx, rocprofv3 --marker'),
     ("idle", unmarked(framework="XLA"), 'jax.profiler.StepTraceAnnotation("step", step_num=1) around each step'),
     # stacks take the host's time, which does not matter to a call that waits
-    ("idle", short(ranges=TORCH, stacks=True), "compare with a recording without with_stack."),
+    ("idle", short(ranges=TORCH, stacks=True), "compare without with_stack."),
     ("idle", short(ranges=TORCH), "!with_stack"),
     ("idle", short(api="gemm", framework="XLA", stacks=True), "!with_stack"),
     ("idle", waiting("hipStreamSynchronize", of=TORCH, stacks=True), "!with_stack"),

@@ -45,8 +45,8 @@ _WHY = {
 }
 _ALLOCATES = "The host allocates memory in the step: allocate before the step, or use a caching allocator."
 _TORCH_ALLOCATES = (
-    "PyTorch's caching allocator still asks for new memory in this step: record after more warm-up steps. If it goes"
-    " on, shapes change or memory is short (num_alloc_retries in torch.cuda.memory_stats())."
+    "PyTorch's memory cache still grows in this step: record after more warm-up steps. If it never stops, shapes change"
+    " or memory is short."
 )
 _FORMS = (
     (
@@ -71,12 +71,11 @@ _FORMS = (
     ),
     (
         re.compile(r"SingleProcessDataLoader", re.ASCII),
-        "The step loads its data itself: use loader workers (DataLoader(num_workers=4)), which load during the step.",
+        "The step loads its data itself: let workers do it during the step (DataLoader(num_workers=4)).",
     ),
     (
         re.compile(r"dataloader", re.ASCII | re.IGNORECASE),
-        "The step waits for the loader's workers: use more of them (num_workers), prefetch more (prefetch_factor), or"
-        " do less work for each sample.",
+        "The step waits for the loader's workers: use more of them, or do less work for each sample.",
     ),
 )
 LEAST_IDLE_NS = 1_000_000
@@ -101,7 +100,7 @@ _TO_GRAPHS = (
 _NO_CALLS = "Record the host's calls to see the cause: {how}."
 _GRAPHS = "Graphs already launch the step: look at what the host does between two graph launches."
 _LAUNCH_LESS = "The host launches too slowly: launch fewer, larger kernels ({how}) or use larger batches."
-_STACKS = " Recording Python's stacks slows the host: compare with a recording without with_stack."
+_STACKS = " Recording stacks slows the host: compare without with_stack."
 _LONG, _LONGEST = "The gaps are long ({} on average)", "The longest gap takes {}"
 _PROGRAM = "{gaps}, in no recorded call: look at what the program does there (input data, its own code){how}."
 _SHORT_WORK = re.compile(r"aten::|(?:hip|cuda|cu)[A-Z]", re.ASCII)
@@ -285,7 +284,7 @@ WAITING_GBPS, LARGE_BYTES = 10.0, 1 << 20
 slow."""
 WAITS_FOR_OTHERS = 10.0
 """Collectives this many times longer than the median wait for other ranks, if they have most of the time."""
-_OF_RANKS = "balance what each rank holds (shards, experts), send a smaller type"
+_OF_RANKS = "balance what ranks hold (shards, experts), or send less"
 OVERLAPPED = 0.1
 """The run overlaps its collectives already if other kernels run during at least this part of their time."""
 
@@ -475,8 +474,7 @@ def _communicate(subject: Subject, spent: StepTime | Busy, slowest: Bandwidth | 
     hidden = _hidden(subject, spent)
     already = f"{percent(hidden)} of the collectives' time is overlapped already: " if hidden >= OVERLAPPED else ""
     if kind == "alltoall":
-        how = f"{already or 'Overlap it with computation on another part of the batch, '}{_OF_RANKS}"
-        return f"{how}, or wait less: {ranks}"
+        return f"{already or 'Overlap it with another part of the batch, '}{_OF_RANKS}. {ranks}"
     if subject.infers:
         return (
             "No backward pass is recorded: layers of tensor parallelism wait for these. Send less (a smaller type), or"
