@@ -130,6 +130,11 @@ def loading(by: str) -> Subject:
     return waiting(of=[*TORCH, *ranges])
 
 
+def jitted(*names: str) -> list[Range]:
+    """Ops of the programs that XLA compiled."""
+    return [Range("operator", name, 0, 0, 1) for name in names]
+
+
 def unmarked(**more: Any) -> Subject:
     """A run without iterations, half of it idle."""
     return subject({SETUP: [Ran("a", 40 * MS), Ran("b", 40 * MS, after_ns=80 * MS)]}, **more)
@@ -174,7 +179,7 @@ SAID = [
     # no buckets of gradients in an all-to-all; no gradient accumulation, and it is no layer of tensor parallelism
     *(("communication", reducing(4 * MS, elements, beside_ns, "alltoall", ranges=TORCH), said)
       for elements, beside_ns, said in (
-          (0, 0, "Overlap it with another part of the batch, balance what ranks hold (shards, experts), or send less. "),
+          (0, 0, "Overlap it with another part of the batch, balance what ranks hold (shards, experts)"),
           (0, 401 * US, "10.0 % of the collectives' time is overlapped already: balance what ranks hold"),
           (1 << 20, 0, "Record all ranks"))),
     # launching less helps only where the host is the limit, by means that the program has
@@ -245,10 +250,15 @@ SAID = [
     ("idle", loading("_MultiProcessingDataLoaderIter"), "use more of them, or do less work"),
     # what launches less in this framework; no API's name where the maker of the GPU is not known
     ("idle", short(), "(fusion, graphs) or use larger batches."),
-    ("idle", short(api="gemm", framework="XLA"), "(one jax.jit for the whole step;"),
+    *(("idle", short(api="gemm", framework="XLA", ranges=jitted(*names)), said) for names, said in (
+        (("jit_matmul/dot.1", "jit_add/fusion"), "(one jax.jit for the whole step) or use larger"),
+        (("jit_step/dot.1", "jit_step/fusion"), "(several steps in a jax.lax.scan) or use larger"),
+        (("cluster_7/dot.1",), "(tf.function(jit_compile=True)) or use larger batches."))),
     ("idle", short(ranges=TORCH), "(torch.compile, graphs) or use larger batches."),
     ("idle", unmarked(), 'with a range such as "step 1" around each step (ROCTx, rocprofv3 --marker'),
-    ("idle", unmarked(framework="XLA"), 'jax.profiler.StepTraceAnnotation("step", step_num=1) around each step'),
+    ("idle", unmarked(framework="XLA", ranges=jitted("jit_add/fusion")),
+     'with jax.profiler.StepTraceAnnotation("step", step_num=1) around'),
+    ("idle", unmarked(framework="XLA"), 'with tf.profiler.experimental.Trace("step", step_num=1) around each step.'),
     # stacks take the host's time, which does not matter to a call that waits
     ("idle", short(ranges=TORCH, stacks=True), "compare without with_stack."),
     ("idle", short(ranges=TORCH), "!with_stack"),

@@ -197,7 +197,9 @@ def _advice(subject: Subject, largest: Cause) -> str:
 def _how_to_launch_less(subject: Subject) -> str:
     """By what this program can launch fewer kernels."""
     if subject.is_xla:
-        return "one jax.jit for the whole step; TensorFlow: tf.function(jit_compile=True)"
+        if not subject.jitted:
+            return "tf.function(jit_compile=True)"
+        return "one jax.jit for the whole step" if len(subject.jitted) > 1 else "several steps in a jax.lax.scan"
     if subject.is_torch:
         return "graphs" if subject.is_compiled else "torch.compile, graphs"
     return "fusion, graphs"
@@ -559,11 +561,11 @@ RULES = (
         " them, or allocate before the step (PyTorch, which caches memory: warm up for longer, or look for changing"
         " shapes and short memory). Builds: warm up. Queued: look for what the work waits for. Queued before nodes of"
         " graphs: measure without the profiler, which may make these gaps or lose nodes. Short gaps between launches:"
-        " launch less (fusion, torch.compile, graphs, one jax.jit for the whole step, larger batches). Long gaps: look"
-        " at what the host does in them; at its processor, if it is in many ops and calls that wait for nothing. If"
-        " PyTorch recorded stacks, which slows the host, compare with a recording without them. Only one step, which"
-        " may be cold: record several steps after a warm-up. Without iterations the gaps may be start-up: record steps"
-        " after a warm-up.",
+        " launch less (fusion, torch.compile, graphs, one jax.jit for the whole step, a scan of steps, larger batches)."
+        " Long gaps: look at what the host does in them; at its processor, if it is in many ops and calls that wait for"
+        " nothing. If PyTorch recorded stacks, which slows the host, compare with a recording without them. Only one"
+        " step, which may be cold: record several steps after a warm-up. Without iterations the gaps may be start-up:"
+        " record steps after a warm-up.",
         find=_idle,
     ),
     Rule(

@@ -363,10 +363,8 @@ class Subject:
         if self.is_torch:
             return "record some steps after a warm-up with torch.profiler (schedule, profiler.step())"
         if self.is_xla:
-            return (
-                'record after a warm-up, with jax.profiler.StepTraceAnnotation("step", step_num=1) around each step'
-                " (TensorFlow: tf.profiler.experimental.Trace)"
-            )
+            by = "jax.profiler.StepTraceAnnotation" if self.jitted else "tf.profiler.experimental.Trace"
+            return f'record after a warm-up, with {by}("step", step_num=1) around each step'
         by = " (ROCTx, rocprofv3 --marker-trace)" * (self.alignment.profile.numbers == "dispatch_id")
         also = " and the host's calls (--hip-trace)" if calls and by else " and the host's calls" if calls else ""
         return f'record after a warm-up, with a range such as "step 1" around each step{by}{also}'
@@ -461,6 +459,11 @@ class Subject:
     def is_xla(self) -> bool:
         """Whether XLA ran the kernels, for JAX or TensorFlow."""
         return self.alignment.profile.framework.name == XLA
+
+    @cached_property
+    def jitted(self) -> frozenset[str]:
+        """The functions that JAX compiled, each to a program: ``jit_train_step``."""
+        return frozenset(text.partition("/")[0] for text in self.texts if text.startswith("jit_") and "/" in text)
 
     @cached_property
     def texts(self) -> frozenset[str]:
