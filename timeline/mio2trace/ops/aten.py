@@ -483,6 +483,10 @@ _READ = (
 _COMPARED = "eq ne lt le gt ge logical_and logical_or logical_xor logical_not isnan isinf isfinite"
 _SINGLE_OPERATIONS = "add sub rsub mul div eq ne lt le gt ge maximum minimum neg abs exp log sqrt sin cos reciprocal"
 _ARITY = {word: number for number, words in enumerate(_READ) for word in words.split()}
+_MADE_FLOATS = "exp log sqrt sin cos reciprocal rsqrt erf exp2 expm1 log2 log10 log1p tan sigmoid tanh atan2 div"
+_TO_FLOAT = frozenset(_MADE_FLOATS.split())
+"""Of integers, too, the result is floats: of PyTorch's default type, which no trace has."""
+_FLOAT, _COMPLEX = 3, 4
 _COMPARES, _SINGLE = frozenset(_COMPARED.split()), frozenset(_SINGLE_OPERATIONS.split())
 
 
@@ -534,10 +538,13 @@ def framework_problem(name: str, inputs: Inputs) -> FrameworkProblem | None:
         return FrameworkProblem(op=name, x=given[0], w=given[1] if len(given) > 1 else (), dtype=dtype or None)
     read = tensors[:arity] if arity else tensors[:1]
     y = given[0] if arity == 0 or word == "copy" else _together([shape for shape in read if shape])
-    work = product(y) if y and word in _SINGLE and _widest(inputs, read) in _FLOATS else None
+    result = _result(name, word, inputs, arity)
+    work = product(y) if y and word in _SINGLE and result in _FLOATS else None
+    if word in ("copy", "clone") or not arity:
+        work = 0
     return FrameworkProblem(
         op=name, x=given[0], w=read[1] if len(read) > 1 else (), y=y, dtype=dtype or None,
-        traffic=_traffic(word, inputs, read, y, arity), work=0 if word in ("copy", "clone") or not arity else work,
+        traffic=_traffic(word, inputs, read, y, arity, result), work=work,
     )  # fmt: skip
 
 
@@ -556,16 +563,45 @@ def _together(shapes: list[Shape]) -> Shape:
     return lengths if fits else ()
 
 
-def _widest(inputs: Inputs, read: list[Shape]) -> str:
-    typed = [dtype for dtype, shape in zip(inputs.dtypes, read, strict=False) if shape]
-    return max(typed, key=lambda dtype: _BYTES.get(dtype, 0), default="")
+def _result(name: str, word: str, inputs: Inputs, arity: int) -> str:
+    """Return the type of the result by PyTorch's rules of promotion; "" if the inputs do not determine it.
+
+    A type of floats wins over a wider one of integers. What has no dimensions changes only the kind.
+    """
+    given = list(zip_longest(inputs.shapes, inputs.dtypes, inputs.values))
+    if word in ("copy", "masked_fill") or not arity or (name.endswith("_") and word not in _COMPARES):
+        return given[0][1] or ""
+    operands = given[1:arity] if word == "where" else given[:arity]
+    types = {dtype or "" for shape, dtype, _ in operands if shape}
+    kinds = {_kind(dtype) for dtype in types}
+    most = max(kinds, default=0)
+    if not types or 0 in kinds or (most == _COMPLEX and (len(types) > 1 or word == "abs")):
+        return ""
+    if most < _FLOAT and word in _TO_FLOAT:
+        return ""
+    for shape, dtype, value in operands:
+        kind = _kind(dtype) if dtype else _kind_of_number(value or "")
+        if not shape and most < _FLOAT and not 0 < kind <= most:
+            return ""
+    widest = max(_BYTES[dtype] for dtype in types if _kind(dtype) == most)
+    left = {dtype for dtype in types if _kind(dtype) == most and _BYTES[dtype] == widest}
+    return left.pop() if len(left) == 1 else "float" if left == {"half", "bfloat16"} else ""
 
 
-def _traffic(word: str, inputs: Inputs, read: list[Shape], y: Shape, arity: int) -> int | None:
+def _kind(dtype: str) -> int:
+    if dtype in _FLOATS:
+        return _FLOAT
+    return 0 if dtype not in _BYTES else _COMPLEX if "complex" in dtype else 1 if dtype == "bool" else 2
+
+
+def _kind_of_number(value: str) -> int:
+    return 1 if value in ("True", "False") else 2 if integers(value) and value.lstrip("-").isdigit() else 0
+
+
+def _traffic(word: str, inputs: Inputs, read: list[Shape], y: Shape, arity: int, result: str) -> int | None:
     """Return the traffic in bytes; None if a type or a shape is unknown."""
     if not y:
         return None
-    result = inputs.dtypes[0] if word == "copy" and inputs.dtypes else _widest(inputs, read)
     if word == "div" and result not in _FLOATS:
         return None
     size = 1 if word in _COMPARES else _BYTES.get(result)
