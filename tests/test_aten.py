@@ -418,7 +418,7 @@ COMPUTED = [
     ("matmul", [[2, 4, 5, 7], [7, 3]], [], Gemm(40, 3, 7), 1680),
     ("matmul", [[2, 4, 5, 7], [2, 4, 7, 3]], [], Gemm(5, 3, 7, 8), 1680),
     ("matmul", [[2, 1, 5, 7], [1, 4, 7, 3]], [], Gemm(5, 3, 7, 8), 1680),
-    ("_flash_attention_forward", HEADS_OUT * 3, [], "mha", 4 * FULL),
+    ("_flash_attention_forward", HEADS_OUT * 3, [""] * 8 + ["False"], "mha", 4 * FULL),
     ("_scaled_dot_product_flash_attention", HEADS_IN * 3, ["", "", "", "0.", "True"], "mha", 4 * CAUSAL),
     ("_efficient_attention_forward", HEADS_OUT * 3, [""] * 8 + ["0.", "1", "True"], "mha", 4 * CAUSAL),
     ("_efficient_attention_forward", HEADS_OUT * 3, [""] * 8 + ["0.", "0", "True"], "mha", 4 * FULL),
@@ -452,6 +452,38 @@ COMPUTED = [
     ("clamp_min_", [[2, 3]], ["", "0"], "activ", 6),
     ("_softmax", [[2, 3]], ["", "-1", "False"], "softmax", 30),
 ]  # fmt: skip
+
+
+FLASH, EFFICIENT = "_flash_attention_forward", "_efficient_attention_forward"
+
+
+@pytest.mark.parametrize(
+    ("name", "mask", "queries", "keys", "pairs"),
+    [
+        (EFFICIENT, "1", 3, 5, 1 + 2 + 3),
+        (EFFICIENT, "1", 5, 3, 1 + 2 + 3 + 3 + 3),
+        (EFFICIENT, "2", 3, 5, 3 + 4 + 5),
+        (EFFICIENT, "2", 5, 3, 1 + 2 + 3),
+        (FLASH, "True", 3, 5, 3 + 4 + 5),
+        (FLASH, "False", 3, 5, 15),
+        (FLASH, "", 3, 5, None),
+    ],
+)
+def test_a_causal_mask_is_aligned_as_the_op_says(
+    name: str, mask: str, queries: int, keys: int, pairs: int | None
+) -> None:
+    """To the first or to the last key. If it is not recorded whether there is one, the work is unknown."""
+    shapes = [[2, queries, 4, 8], [2, keys, 4, 8], [2, keys, 4, 8]]
+    place = 9 if name == EFFICIENT else 8
+    assert only(f"aten::{name}", given(shapes, [""] * place + [mask])).flop == (
+        None if pairs is None else 4 * 2 * 4 * 8 * pairs
+    )
+
+
+@pytest.mark.parametrize(("window", "known"), [(["-1", "-1"], True), (["", ""], True), (["128", "0"], False)])
+def test_work_within_a_window_of_keys_is_not_that_of_all(window: list[str], known: bool) -> None:
+    values = [""] * 8 + ["False", "False", "", *window]
+    assert (only(f"aten::{FLASH}", given(HEADS_OUT * 3, values)).flop is not None) == known
 
 
 @pytest.mark.parametrize(("name", "shapes", "values", "computes", "flop"), COMPUTED)

@@ -307,8 +307,9 @@ def _broadcast(one: Shape, other: Shape) -> Shape:
     return sizes
 
 
-def _attention(causal: int, *, heads_first: bool = True) -> _Maker:
-    """Inputs: [dy,] q, k, v, as <n, heads, length, d> or <n, length, heads, d>."""
+def _attention(causal: int, *, heads_first: bool = True, flash: bool = False, window: int | None = None) -> _Maker:
+    """Inputs: [dy,] q, k, v, as <n, heads, length, d> or <n, length, heads, d>. ``flash``: a causal mask belongs to the
+    last key. ``window``: the place of the first of two limits."""
 
     def make(given: Given, direction: _Direction) -> Made:
         first = 0 if direction == "forward" else 1
@@ -318,8 +319,14 @@ def _attention(causal: int, *, heads_first: bool = True) -> _Maker:
         if not heads_first:
             q, k, v = ((one[0], one[2], one[1], one[3]) for one in (q, k, v))
         # a number is the type of a mask: 1 and 2 are causal, aligned to the first or to the last key
-        is_causal = given.text(causal) in ("True", "1", "2")
-        return (AttentionProblem(direction=direction, q=q, k=k, v=v, causal=is_causal),)
+        mask = given.text(causal)
+        if mask not in ("True", "False", "0", "1", "2"):
+            raise ValueError("whether it is causal was not recorded")
+        if window is not None and any(given.text(window + at) not in ("", "-1") for at in range(2)):
+            raise ValueError("a window of keys")
+        is_causal = mask in ("True", "1", "2")
+        last = mask == "2" or (flash and is_causal)
+        return (AttentionProblem(direction=direction, q=q, k=k, v=v, causal=is_causal, aligned_last=last),)
 
     return make
 
@@ -360,15 +367,14 @@ _TABLE: tuple[tuple[str, _Maker, dict[_Direction, str]], ...] = (
     ("gemm", _gemm(0, 1, transposed=True), {None: "linear"}),
     ("gemm", _gemm(0, 1, _Scales(result=6)), {None: "_scaled_mm"}),
     ("mha", _attention(5), {FORWARD: "scaled_dot_product_attention"}),
-    ("mha", _attention(4), {FORWARD: "_scaled_dot_product_flash_attention"}),
+    ("mha", _attention(4, flash=True), {FORWARD: "_scaled_dot_product_flash_attention"}),
     ("mha", _attention(6), {FORWARD: "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention"}),
-    ("mha", _attention(11), {
-        DATA: "_scaled_dot_product_flash_attention_backward _scaled_dot_product_efficient_attention_backward",
-    }),
+    ("mha", _attention(11, flash=True), {DATA: "_scaled_dot_product_flash_attention_backward"}),
+    ("mha", _attention(11), {DATA: "_scaled_dot_product_efficient_attention_backward"}),
     ("mha", _attention(14), {DATA: "_scaled_dot_product_cudnn_attention_backward"}),
-    ("mha", _attention(8, heads_first=False), {FORWARD: "_flash_attention_forward"}),
+    ("mha", _attention(8, heads_first=False, flash=True, window=11), {FORWARD: "_flash_attention_forward"}),
     ("mha", _attention(9, heads_first=False), {FORWARD: "_efficient_attention_forward"}),
-    ("mha", _attention(11, heads_first=False), {DATA: "_flash_attention_backward"}),
+    ("mha", _attention(11, heads_first=False, flash=True, window=15), {DATA: "_flash_attention_backward"}),
     ("mha", _attention(14, heads_first=False), {DATA: "_efficient_attention_backward"}),
 )  # fmt: skip
 """Primitive, maker, and the names of ops by direction."""

@@ -200,7 +200,7 @@ class GemmProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
 
 class AttentionProblem(Problem, frozen=True, kw_only=True, gc=False):
     """softmax(q k^T) v: q <n, heads, s, d>, k <n, heads, t, d>, v <n, heads, t, e>. Causal: no query uses later
-    keys."""
+    keys. The first query belongs to the first key; or the last one to the last key (``aligned_last``)."""
 
     primitive: ClassVar[str] = "mha"
 
@@ -208,6 +208,7 @@ class AttentionProblem(Problem, frozen=True, kw_only=True, gc=False):
     k: Shape
     v: Shape
     causal: bool = False
+    aligned_last: bool = False
 
     @property
     def input(self) -> Shape:
@@ -225,8 +226,13 @@ class AttentionProblem(Problem, frozen=True, kw_only=True, gc=False):
         """Forward two products; backward five, because the first of the forward pass is computed again."""
         queries, keys = self.q[2], self.k[2]
         pairs = queries * keys
-        if self.causal and queries <= keys:
-            pairs -= queries * (queries - 1) // 2
+        if self.causal:
+            both = min(queries, keys)
+            pairs = both * (both + 1) // 2
+            if self.aligned_last:
+                pairs += queries * max(keys - queries, 0)
+            else:
+                pairs += keys * max(queries - keys, 0)
         inner, outer = self.q[3], self.v[3]
         each = inner + outer if self.direction == "forward" else 3 * inner + 2 * outer
         return 2 * self.q[0] * self.q[1] * pairs * each
