@@ -454,6 +454,17 @@ COMPUTED = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("dtype", "flop", "moved"),
+    [("float8", 2 * 16 * 32 * 48, 16 * 48 + 48 * 32 + 2 * 16 * 32), ("", None, None), ("uint8", None, None)],
+)
+def test_a_scaled_product_is_of_float8_and_its_result_wider(dtype: str, flop: int | None, moved: int | None) -> None:
+    """An element of float4 holds two numbers, so that its lengths are no sizes of the product."""
+    inputs = Inputs(((16, 48), (48, 32), (), ()), (dtype, dtype, "float", "float"), values=("",) * 6 + ("15",))
+    made = only("aten::_scaled_mm", inputs)
+    assert (made.flop, made.bytes_min) == (flop, moved)
+
+
 FLASH, EFFICIENT = "_flash_attention_forward", "_efficient_attention_forward"
 
 

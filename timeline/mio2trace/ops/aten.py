@@ -255,6 +255,8 @@ def _gemm(a: int, b: int, scales: _Scales = _PLAIN, transposed: bool = False) ->
         k, n = (right[-1], right[-2]) if transposed else right[-2:]
         if left[-1] != k:
             raise ValueError("sizes that do not belong together")
+        if scales.result is not None and not {given.dtype(a), given.dtype(b)} <= {"float8", "bfloat8"}:
+            raise ValueError("an element may hold several numbers, as of float4")
         x = given.tensor(a)
         batches: Shape = ()
         if len(right) == 2:  # one matrix for all rows
