@@ -638,6 +638,18 @@ def test_a_trace_alone_has_a_table_and_driver_lines(tmp_path: Path) -> None:
         assert "holds no line of MIOpen; expected" in refused.stderr
 
 
+@pytest.mark.parametrize("call", ["cudaLaunchKernel", "hipLaunchKernel"])
+def test_driver_says_that_its_commands_are_for_amd_gpus(call: str, tmp_path: Path) -> None:
+    events = rows()
+    for made in events:
+        if made["cat"] == "cuda_runtime" and made["name"].endswith("LaunchKernel"):
+            made["name"] = call
+    path = kineto_file(tmp_path, events)
+    done = CliRunner().invoke(cli, ["driver", str(path)], catch_exceptions=False)
+    assert done.stdout
+    assert ("these commands are for AMD's libraries" in done.stderr) == (call == "cudaLaunchKernel")
+
+
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_driver_lines_of_a_job_have_the_time_of_every_rank(order: tuple[int, int], tmp_path: Path) -> None:
     """Each operation has the time of its own rank; a bundle has the same lines."""

@@ -428,6 +428,8 @@ def driver(files: tuple[str, ...], form: str, gemm: Library, reading: console.Re
     texts = sum(bool(one.logged_command and refusal(one.logged_command)) for one in every)
     if texts:
         notes.add("logged command with unknown options or values: shown as text, not as a command", count=texts)
+    if commands and stated and any(alignment.profile.is_nvidia for alignment in analysis.run.alignments):
+        notes.remark("the run used GPUs of NVIDIA: these commands are for AMD's libraries, on an AMD GPU")
     write(f"{line}\n" for line in commands)
     said = [f"{count(len(commands), 'command')}, {count(sum(line.calls for line in commands), 'call')}"]
     if not every:

@@ -496,12 +496,8 @@ class Subject:
 
     @cached_property
     def is_nvidia(self) -> bool:
-        """Whether the GPUs are NVIDIA's, by their names or by the API that launched the kernels."""
-        profile = self.alignment.profile
-        commands = profile.commands
-        launched = commands.call[commands.call >= 0][:1].tolist()
-        names = [commands.calls.name.values[commands.calls.name.codes[call]] for call in launched]
-        return any("NVIDIA" in device.name for device in profile.devices) or "".join(names).startswith("cu")
+        """Whether the GPUs are NVIDIA's."""
+        return self.alignment.profile.is_nvidia
 
     @cached_property
     def uses_miopen(self) -> bool:

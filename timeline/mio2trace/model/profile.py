@@ -430,6 +430,14 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         return cast("Activities", self.activities)
 
     @property
+    def is_nvidia(self) -> bool:
+        """Whether the GPUs are NVIDIA's, by their names or by the API that launched the first kernel."""
+        commands = self.commands
+        launched = commands.call[commands.call >= 0][:1].tolist()
+        names = [commands.calls.name.values[commands.calls.name.codes[call]] for call in launched]
+        return any("NVIDIA" in device.name for device in self.devices) or "".join(names).startswith("cu")
+
+    @property
     def lone_calls(self) -> Calls:
         """``other_calls`` as a table."""
         return cast("Calls", self.other_calls)
