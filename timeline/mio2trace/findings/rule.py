@@ -42,7 +42,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """A row of the table. ``fires``: its threshold in words. docs/findings.md has it under the heading of its ``id``,
     and how its number is computed. ``advice``: empty if each `Found` has its own; docs/findings.md lists the cases.
-    ``is_of_evidence``: what it finds is missing in the recording, and costs the run no time."""
+    ``is_of_evidence``: whether it finds gaps in the recording, which cost the run no time."""
 
     id: str
     title: str

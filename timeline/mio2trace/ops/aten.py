@@ -493,7 +493,7 @@ _SINGLE_OPERATIONS = "add sub rsub mul div eq ne lt le gt ge maximum minimum neg
 _ARITY = {word: number for number, words in enumerate(_READ) for word in words.split()}
 _MADE_FLOATS = "exp log sqrt sin cos reciprocal rsqrt erf exp2 expm1 log2 log10 log1p tan sigmoid tanh atan2 div"
 _TO_FLOAT = frozenset(_MADE_FLOATS.split())
-"""Of integers, too, the result is floats: of PyTorch's default type, which no trace has."""
+"""The result is floats, even of integers. Its type is then PyTorch's default, which no trace states."""
 _FLOAT, _COMPLEX = 3, 4
 _COMPARES, _SINGLE = frozenset(_COMPARED.split()), frozenset(_SINGLE_OPERATIONS.split())
 
