@@ -114,6 +114,13 @@ def test_a_kernel_before_its_launch_shows_clocks_that_differ(at: float, counts: 
     assert both(tmp_path, [step("ProfilerStep#5", 1000), *ran(at, 100, 50, 1)]).completeness.counts == counts
 
 
+def communication_ns(name: str, tmp_path: Path) -> int:
+    """Return the communication of a step with a kernel of this name, of 30 us, behind another kernel."""
+    measures = both(tmp_path, [step("ProfilerStep#5", 1000), *ran(200, 100, 50, 1), *ran(260, 110, 30, 2, name=name)])
+    assert measures.steady.step_time is not None
+    return measures.steady.step_time.communication_ns
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -137,9 +144,7 @@ def test_a_kernel_before_its_launch_shows_clocks_that_differ(at: float, counts: 
     ],
 )
 def test_whoever_reduces_it_is_communication(name: str, tmp_path: Path) -> None:
-    measures = both(tmp_path, [step("ProfilerStep#5", 1000), *ran(200, 100, 50, 1), *ran(260, 110, 30, 2, name=name)])
-    assert measures.steady.step_time is not None
-    assert measures.steady.step_time.communication_ns == 30_000
+    assert communication_ns(name, tmp_path) == 30_000
 
 
 @pytest.mark.parametrize(
@@ -152,10 +157,8 @@ def test_whoever_reduces_it_is_communication(name: str, tmp_path: Path) -> None:
     ],
 )
 def test_a_kernel_beside_a_collective_is_none(name: str, tmp_path: Path) -> None:
-    """What copies, sorts or adds for it on the rank alone."""
-    measures = both(tmp_path, [step("ProfilerStep#5", 1000), *ran(200, 100, 50, 1), *ran(260, 110, 30, 2, name=name)])
-    assert measures.steady.step_time is not None
-    assert measures.steady.step_time.communication_ns == 0
+    """It copies, sorts or adds on the rank alone."""
+    assert communication_ns(name, tmp_path) == 0
 
 
 def test_a_host_that_waits_for_earlier_work_makes_no_step_cold(tmp_path: Path) -> None:

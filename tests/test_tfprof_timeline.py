@@ -167,7 +167,7 @@ def test_a_kernel_on_its_own_stream_is_not_drawn_under_all_streams_too(tmp_path:
 
 
 def test_a_copy_is_recorded_on_its_stream_and_under_all_copies_and_is_one_copy(tmp_path: Path) -> None:
-    """Of a name like that of a node: only the op, or the label, tells a copy. A copy may tell nothing itself."""
+    """Its name is like that of a node: only the op, or the label, shows that it is a copy."""
     stream, copies = f"{GPU}/stream:14", f"{GPU}/memcpy"
     label = "MEMCPYDtoH 4096 bytes (Device to Pageable)"
     told, silent = ("edge_22_MatMul:MEMCPYDtoH", START_US, 9, label), ("c:ConcatV2", START_US + 20, 2, "")

@@ -121,8 +121,8 @@ _Shifts = tuple[int, int]
 
 
 def _agreeing(matched: list[tuple[Collective, ...]], alignments: Sequence[Alignment]) -> list[tuple[Collective, ...]]:
-    """Return those that no rank ended before another had begun, for the shift of its clock with which most of them do
-    so; none if that is no majority: then other collectives were matched than those that met."""
+    """Return those that no rank ended before another had begun. The shift of a rank's clock is the one with which most
+    of them agree. Return none if these are no majority: then other collectives were matched than those that met."""
     of_all = [collectives for collectives in matched if collectives[0].which != EXCHANGE]
     if not of_all:
         return matched

@@ -124,8 +124,8 @@ def is_of_rank(folder: str) -> bool:
 
 
 def same_process_twice(profile: Profile, other: Profile) -> bool:
-    """Return whether two files hold one recording of a process: the process ids and the durations of nearly all kernels
-    are equal, and nothing shows two times (PyTorch's schedule writes a file for each of its cycles)."""
+    """Return whether two files hold one recording of a process. The process ids and the durations of nearly all kernels
+    are equal, and nothing shows two times: PyTorch's schedule writes a file for each of its cycles."""
     if profile.process.pid is None or profile.process.pid != other.process.pid or not _may_be_one(profile, other):
         return False
     at_once = _at_once(profile, other, {})
@@ -731,8 +731,8 @@ def _as_asked(profile: Profile, told: int) -> Iterator[object]:
 
 
 def _process_of_times(profile: Profile) -> tuple[int | None, int | None]:
-    """Return what a profile states of the process whose times it has: rocprofiler-compute writes the times of one run
-    into the tables of all passes that count, which have process numbers of their own."""
+    """Return what a profile states of the process whose times it has. rocprofiler-compute writes the times of one run
+    into the tables of all passes that count. These have process numbers of their own."""
     pid, rank = _process(profile)
     return None if profile.counters else pid, rank
 

@@ -296,7 +296,7 @@ def is_collective(name: str) -> bool:
 
 _Told = TypeVar("_Told")
 _Named = dict[int, list[tuple[int, int, _Told]]]
-"""By thread, begin and end of ranges in order, and what they tell of the calls in them."""
+"""By thread, begin and end of ranges in order, and the facts that they state on the calls in them."""
 
 
 def _annotations(profile: Profile) -> _Named[str]:

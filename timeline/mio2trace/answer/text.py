@@ -50,8 +50,8 @@ TIME, SHARE = 11, 9
 NAME = WIDTH - LABEL - TIME - SHARE
 BAR = 16
 TOGETHER = 1.5
-"""Rows that sum others are listed instead of them if the first sum takes this many times as long as the first single
-row: problems instead of operations in layers, classes of layers instead of layers."""
+"""Sums are listed instead of single rows if the first sum takes this many times as long as the first single row:
+problems instead of operations in layers, classes of layers instead of layers."""
 LEAST_REST = 0.2
 """Time in no layer, or in no operation, replaces the third row if it has at least this share of the kernel time."""
 

@@ -344,7 +344,7 @@ class Comparison:
     @staticmethod
     def _least(side: Side, kind: str) -> float:
         """Return how long a part may be of which nothing shows that the base would keep it. Layers have no sum and no
-        cause that says so, so one that became much longer is left out as well."""
+        cause that says so, so a layer that became much longer is left out as well."""
         factor = _MUCH_LONGER if kind == "layer" else 1
         return factor * max(
             (min((p.mean_ns for p in run.parts if p.kind == kind), default=0) for run in side.runs), default=0
@@ -731,7 +731,4 @@ def tally(comparison: Comparison) -> Iterator[str]:
     yield f"{same} unchanged (--all)"
     if comparison.uncompared is not None:
         largest, together = comparison.uncompared
-        yield (
-            f"a base keeps no parts below {percent(largest)} of the iteration: of these only the sum,"
-            f" {percent(together)}"
-        )
+        yield (f"a base keeps no parts below {percent(largest)} of the iteration, only their sum, {percent(together)}")

@@ -556,16 +556,16 @@ RULES = (
         " for > 15 %. It is also low if the gaps may be work: at least 10 % of the launches have no kernel in the"
         " profile, or rows were filtered out of the file. It is at most medium if most of the idle time is queued"
         " before nodes of graphs",
-        advice="by the largest cause of this run. If calls of one kind have a third of the time of that cause: remove"
-        " the call that waits (synchronisation, .item(), blocking copy, data loading), use loader workers or more of"
-        " them, or allocate before the step (PyTorch, which caches memory: warm up for longer, or look for changing"
-        " shapes and short memory). Builds: warm up. Queued: look for what the work waits for. Queued before nodes of"
-        " graphs: measure without the profiler, which may make these gaps or lose nodes. Short gaps between launches:"
-        " launch less (fusion, torch.compile, graphs, one jax.jit for the whole step, a scan of steps, larger batches)."
-        " Long gaps: look at what the host does in them; at its processor, if it is in many ops and calls that wait for"
-        " nothing. If PyTorch recorded stacks, which slows the host, compare with a recording without them. Only one"
-        " step, which may be cold: record several steps after a warm-up. Without iterations the gaps may be start-up:"
-        " record steps after a warm-up.",
+        advice="by the largest cause of this run. If calls of one kind have a third of the time of that cause:"
+        " remove the call that waits (synchronisation, .item(), blocking copy), use more loader workers, or"
+        " allocate before the step. PyTorch caches memory: warm up for longer, or look for changing shapes and"
+        " short memory. Builds: warm up. Queued: look for what the work waits for. Queued before nodes of"
+        " graphs: measure without the profiler, which may make these gaps or lose nodes. Short gaps between"
+        " launches: launch less (fusion, torch.compile, graphs, one jax.jit for the whole step, a scan of"
+        " steps, larger batches). Long gaps: look at what the host does in them; at its processor, if it is in"
+        " many ops and calls that wait for nothing. If PyTorch recorded stacks, which slows the host, compare"
+        " with a recording without them. Only one step, which may be cold: record several steps after a"
+        " warm-up. Without iterations the gaps may be start-up: record steps after a warm-up.",
         find=_idle,
     ),
     Rule(

@@ -122,7 +122,7 @@ def _is_of_copies(ran: Ran) -> bool:
 
 
 def _told(node: TfNode, ran: Ran) -> str:
-    """Return the texts that may tell a copy: ``MEMCPYHtoD 128 bytes (Pageable to Device)``, ``e:MEMCPYHtoD``."""
+    """Return the texts that may show a copy: ``MEMCPYHtoD 128 bytes (Pageable to Device)``, ``e:MEMCPYHtoD``."""
     return f"{ran.label}\n{node.name}"
 
 
