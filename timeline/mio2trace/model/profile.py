@@ -219,8 +219,8 @@ class Activity(msgspec.Struct, frozen=True, gc=False):
 
 class Collective(msgspec.Struct, frozen=True, gc=False):
     """The data of a rank in a collective: elements sent and received, size and number of its group. ``name`` and
-    ``dtype`` are words of the framework. ``members``: the ranks of the group, empty if not recorded. PyTorch records only
-    the first and the last ranks of a large group."""
+    ``dtype`` are words of the framework. ``members``: the ranks of the group, empty if not recorded. PyTorch
+    records only the first and the last ranks of a large group."""
 
     name: Word
     dtype: Word = ""
