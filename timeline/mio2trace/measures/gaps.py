@@ -85,9 +85,9 @@ class _Gaps:
         lines: dict[tuple[Why, str], Counter[str]] = defaultdict(Counter)
         longest: dict[Why, tuple[int, str, int]] = {}
         kinds, (starts, ends, positions) = self._sort_out(windows)
-        for why, lengths in kinds.items():
-            if len(lengths):
-                count[why], took[why], longest[why] = len(lengths), added(lengths), (int(lengths.max()), "", 0)
+        for why, (number, ns, longest_ns) in kinds.items():
+            if number:
+                count[why], took[why], longest[why] = number, ns, (longest_ns, "", 0)
         named = self._longest(starts, ends, positions)
         if len(named) < len(starts):
             count["host"] = len(starts) - len(named)
@@ -126,20 +126,21 @@ class _Gaps:
 
     def _sort_out(
         self, windows: Sequence[Span]
-    ) -> tuple[Mapping[Why, NDArray[Any]], tuple[NDArray[Any], NDArray[Any], Numbers]]:
-        """The lengths of the gaps in which the device did not wait for the host, by cause. When it did: from when to
-        when, and for the launch of which command, `NONE`: when a step or other work ended. Times in ns."""
+    ) -> tuple[Mapping[Why, tuple[int, int, int]], tuple[NDArray[Any], NDArray[Any], Numbers]]:
+        """Of the gaps in which the device did not wait for the host, by cause: how many, their time, the longest. When
+        it did: from when to when, and for the launch of which command, `NONE`: when a step or other work ended. Times
+        in ns."""
         commands = self._commands
         found = [self._device.occupation.held.gaps(*window) for window in windows] or [(np.zeros(0, np.int64),) * 2]
         # There may be ten million, so that a column of them takes 80 MB.
         starts, ends = found[0] if len(found) == 1 else map(np.concatenate, zip(*found, strict=True))
         del found
         is_long = ends - starts > SHORT_NS
-        kinds: dict[Why, NDArray[Any]] = {"short": ends[~is_long] - starts[~is_long]}
+        kinds: dict[Why, tuple[int, int, int]] = {"short": _told(ends[~is_long] - starts[~is_long])}
         if not is_long.all():
             starts, ends = starts[is_long], ends[is_long]
         if not self._common:
-            kinds["unknown"], none = ends - starts, starts[:0]
+            kinds["unknown"], none = _told(ends - starts), starts[:0]
             return kinds, (none, none, none)
         position = self._begun_at(ends)  # `NONE`: what ends it is the end of the step, or other work
         is_command = position != NONE
@@ -152,8 +153,8 @@ class _Gaps:
         del returned
         on_host = ~is_unknown & ~is_queued
         is_last = on_host & (until < ends)
-        kinds["queued"] = np.concatenate((ends[is_queued] - starts[is_queued], ends[is_last] - until[is_last]))
-        kinds["unknown"] = ends[is_unknown] - starts[is_unknown]
+        kinds["queued"] = _told(np.concatenate((ends[is_queued] - starts[is_queued], ends[is_last] - until[is_last])))
+        kinds["unknown"] = _told(ends[is_unknown] - starts[is_unknown])
         is_replayed = is_command & commands.is_replayed[position]
         if is_replayed.any():
             waited = np.where(is_queued, ends - starts, np.where(on_host, ends - until, 0))
@@ -192,8 +193,9 @@ class _Gaps:
             if len(rows) > left:
                 values = of[rows]
                 # Of many equal numbers numpy finds a small one faster than a large one.
-                least = -np.partition(-values, left - 1)[left - 1]
-                chosen.append(rows[values > least])
+                np.negative(values, out=values)
+                least = np.partition(values, left - 1)[left - 1]
+                chosen.append(rows[values < least])
                 rows = rows[values == least]
         rows = np.concatenate([*chosen, rows])
         order = np.lexsort((positions[rows], ends[rows], starts[rows], ends[rows] - starts[rows]))
@@ -290,6 +292,11 @@ class _Gaps:
     @cached_property
     def _ranges(self) -> dict[int, _Nested]:
         return _nested([made for made in self._profile.ranges if made.kind != "mark" and not is_step(made)])
+
+
+def _told(lengths: Numbers) -> tuple[int, int, int]:
+    """How many gaps, their time, and the longest."""
+    return len(lengths), added(lengths), int(lengths.max(initial=0))
 
 
 class _Nested(NamedTuple):

@@ -355,7 +355,7 @@ class Assembly:
         every = self._all_calls(threads)
         with_activities = every.take(np.append(launched, np.arange(len(keys), len(every))))
 
-        queue = np.array([one.queue for one in forms], np.int64)[form]
+        queue = np.array([one.queue for one in forms], np.int32)[form]
         order: Any = _as_launched(np.append(with_activities.start_ns, NO)[call], start, queue)
         count = len(order)
         if np.array_equal(correlation, with_activities.correlation):
@@ -502,7 +502,7 @@ def by_pid(source: Source, notes: Notes, *, resolution_ns: int = 1, ids_apart: b
     )
 
 
-def _as_launched(host_ns: Numbers, start_ns: Numbers, queue: Numbers) -> Numbers:
+def _as_launched(host_ns: Numbers, start_ns: Numbers, queue: NDArray[Any]) -> Numbers:
     """The order of the launches. An activity whose launch is not recorded was launched before the next recorded launch
     of its stream; if its stream has no later one, after the last. Without any launch, in the order of time."""
     has_launch = host_ns != NO
