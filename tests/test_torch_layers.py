@@ -199,6 +199,16 @@ MARKS = {
     "step[MIXED bs=4 toks=12 c=1 g=3]": ("mixed", 4, 12),
     "prefill[bs=3 tok=77 ctx=[1,2,3]]": ("prefill", 3, 77),
     "decode[bs=117/128 tok=117 d=1]": ("decode", 117, 117),
+    "execute_new_3_cached_0": ("prefill", 3, None),
+    "execute_new_0_cached_32": ("decode", 32, None),
+    "execute_new_1_cached_31": ("mixed", 32, None),
+    "[Executor] _forward_step 7: 2 ctx reqs, 100 ctx tokens, 0 gen reqs": ("prefill", 2, None),
+    "[Executor] _forward_step 8: 0 ctx reqs, 4 gen reqs": ("decode", 4, None),
+    "[Executor] _forward_step: 1 ctx reqs, 4 gen reqs": ("mixed", 5, None),
+    "forward_eager": ("eager", None, None),
+    "forward_cudagraph": ("decode", None, None),
+    "step[TARGET_VERIFY bs=6]": ("verify", 6, None),
+    "step[DRAFT_EXTEND_V2 bs=6]": ("draft", 6, None),
 }  # fmt: skip
 
 

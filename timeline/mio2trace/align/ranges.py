@@ -133,21 +133,51 @@ LEAST_LAUNCHES = 0.9
 """Share of the launches that ranges of one text need to be steps."""
 _LONGEST = 400
 _NUMBERED = late(r"(ProfilerStep|iteration|iter|step|batch)[ _#:=-]{0,3}(\d{1,9})", re.ASCII | re.IGNORECASE)
-_ENGINE = late(
-    r"execute_(?:\d+_)?context_(?P<c>\d{1,18})\([^)]*\)_generation_(?P<g>\d{1,18})\([^)]*\)"
-    r"|step\[(?P<phase>\w+)(?P<fields>(?: \w+=\S+)*)\]"
-    r"|(?P<word>prefill|decode|mixed)\[(?P<parts>[^\n]*)\]"
-    r"|execute_diffusion_(?P<diffusion>\w+)"
-    r"|execute_model",
-    re.ASCII,
+_ENGINES: tuple[tuple[str, re.Pattern[str]], ...] = (
+    # vLLM. Its versions 0.10 and 0.11 count new requests and those that had a step before.
+    (
+        "execute",
+        late(r"execute_(?:\d+_)?context_(?P<c>\d{1,18})\([^)]*\)_generation_(?P<g>\d{1,18})\([^)]*\)", re.ASCII),
+    ),
+    ("execute", late(r"execute_new_(?P<c>\d{1,18})_cached_(?P<g>\d{1,18})", re.ASCII)),
+    ("execute", late(r"execute_model")),
+    # SGLang
+    ("step", late(r"step\[(?P<phase>\w+)(?P<fields>(?: \w+=\S+)*)\]", re.ASCII)),
+    # ATOM
+    ("phase", late(r"(?P<phase>prefill|decode|mixed)\[(?P<fields>[^\n]*)\]", re.ASCII)),
+    # TensorRT-LLM
+    (
+        "executor",
+        late(
+            r"\[Executor\] _forward_step(?: \d{1,18})?: (?P<c>\d{1,18}) ctx reqs, (?:\d{1,18} ctx tokens, )?"
+            r"(?P<g>\d{1,18}) gen reqs",
+            re.ASCII,
+        ),
+    ),
+    # LMDeploy: only decoding replays graphs
+    ("cudagraph", late(r"forward_(?P<phase>eager|cudagraph)")),
+    # xDiT
+    ("execute", late(r"execute_diffusion_(?P<diffusion>\w+)", re.ASCII)),
 )
+"""The marks of serving engines, each with its family. The groups: requests in their prefill (``c``) and in their
+decoding (``g``), or a phase and its fields."""
+_AROUND = late(r"scheduler\.run_batch")
+"""What an engine marks around its steps: it has all of a batch, also its sampling (SGLang)."""
 _CAPTURE = late(r"capture_\d+_\w+", re.ASCII)
 _BATCH = late(r"\bbs=(\d+)", re.ASCII)
 _TOKENS = late(r"\btok(?:en)?s?=(\d+)", re.ASCII)
 _EXECUTED = late(r"execute_(\d+)_context_", re.ASCII)
 _IN_BRACKETS = late(r"\(([^()]*)\)", re.ASCII)
 _QUERIES = late(r"^sq(\d+)", re.ASCII)
-_PHASES = {"extend": "prefill", "prefill": "prefill", "decode": "decode", "mixed": "mixed"}
+_PHASES = {
+    "extend": "prefill",
+    "split_prefill": "prefill",
+    "cudagraph": "decode",
+    "target_verify": "verify",
+    "draft_extend": "draft",
+    "draft_extend_v2": "draft",
+}
+"""Other words of engines for a phase. All else is the word itself."""
 
 
 class MarkedStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -167,7 +197,18 @@ def is_step(made: Range) -> bool:
     text = made.text.strip()
     if made.kind not in ("range", "annotation") or len(text) > _LONGEST:
         return False
-    return any(pattern.fullmatch(text) is not None for pattern in (_NUMBERED, _ENGINE, _CAPTURE))
+    return _of_engine(text) is not None or any(
+        pattern.fullmatch(text) is not None for pattern in (_NUMBERED, _CAPTURE, _AROUND)
+    )
+
+
+def _of_engine(text: str) -> tuple[str, re.Match[str]] | None:
+    """Return the family of an engine's mark, and the mark; None for any other text."""
+    for family, pattern in _ENGINES:
+        found = pattern.fullmatch(text)
+        if found is not None:
+            return family, found
+    return None
 
 
 def marked_steps(profile: Profile) -> tuple[MarkedStep, ...]:
@@ -181,15 +222,88 @@ def marked_steps(profile: Profile) -> tuple[MarkedStep, ...]:
         text = made.text.strip()
         if (found := _NUMBERED.fullmatch(text)) is not None:
             numbered[found[1].lower()].append(made)
-        elif (found := _ENGINE.fullmatch(text)) is not None:
-            engine["phase" if found["word"] else text.partition("[")[0].partition("_")[0]].append(made)
+        elif (mark := _of_engine(text)) is not None:
+            engine[mark[0]].append(made)
         elif text and _CAPTURE.fullmatch(text) is None:
             others[text].append(made)
     for families in (engine, numbered):
         if families:  # of families within each other the outermost takes most time
             longest = max(families.values(), key=lambda ranges: sum(made.end_ns - made.start_ns for made in ranges))
-            return _numbered(_apart(longest), own=families is numbered)
+            steps = _numbered(_apart(longest), own=families is numbered)
+            if families is numbered:
+                return steps
+            around = [made for text, ranges in others.items() if _AROUND.fullmatch(text) for made in ranges]
+            return _with_what_follows(profile, _batches(steps, _apart(around)))
     return _of_equal_text(profile, others)
+
+
+def _batches(steps: Sequence[MarkedStep], around: Sequence[Range]) -> tuple[MarkedStep, ...]:
+    """Return a step for all marks within one range of ``around``: a batch. The others stay.
+
+    A batch of several marks drafts and verifies tokens: its phase and batch are those of the prefill, else of the
+    first mark, and it decodes.
+    """
+    members: dict[int, list[MarkedStep]] = defaultdict(list)
+    found = []
+    starts = [made.start_ns for made in around]
+    for step in steps:
+        place = bisect_right(starts, step.start_ns) - 1
+        if place >= 0 and step.end_ns <= around[place].end_ns:
+            members[place].append(step)
+        else:
+            found.append(step)
+    for place, own in members.items():
+        chosen = next((one for one in own if one.phase in ("prefill", "mixed")), own[0])
+        phase = "decode" if len(own) > 1 and chosen.phase not in ("prefill", "mixed") else chosen.phase
+        found.append(
+            msgspec.structs.replace(
+                chosen, start_ns=around[place].start_ns, end_ns=around[place].end_ns, phase=phase,
+                kind=_kind(phase, chosen.batch), tokens=chosen.tokens if len(own) == 1 else None,
+            )
+        )  # fmt: skip
+    found.sort(key=attrgetter("start_ns"))
+    return tuple(msgspec.structs.replace(one, number=number) for number, one in enumerate(found, 1))
+
+
+_FEW = 0.5
+"""The most commands that follow a mark and are of its step, in parts of those within the mark."""
+
+
+def _with_what_follows(profile: Profile, steps: Sequence[MarkedStep]) -> tuple[MarkedStep, ...]:
+    """Return steps that end with what their engine launches behind their marks: sampling, copies of results.
+
+    That is less than what it launches within the mark (another forward pass is a step that has no mark), and no pause
+    before it is longer than the mark. Behind the last mark it is as many commands as behind most others: the rest is
+    of the program's end.
+    """
+    commands = profile.commands
+    rows = np.flatnonzero((commands.host_start_ns != NO) & (commands.host_end_ns != NO))
+    rows = rows[np.argsort(commands.host_start_ns[rows], kind="stable")]
+    starts, ends = commands.host_start_ns[rows], commands.host_end_ns[rows]
+    found: list[MarkedStep] = []
+    counts: list[int] = []
+    for step, following in zip(steps, [*steps[1:], None], strict=True):
+        first, behind = np.searchsorted(starts, (step.start_ns, step.end_ns)).tolist()
+        until = len(starts) if following is None else int(np.searchsorted(starts, following.start_ns))
+        pauses = starts[behind:until] - np.maximum.accumulate(np.append(step.end_ns, ends[behind:until]))[:-1]
+        is_long = pauses > step.end_ns - step.start_ns
+        held = int(np.argmax(is_long)) if is_long.any() else until - behind
+        if held > _FEW * (behind - first):
+            held = 0
+        if following is None:
+            held = min(held, sorted(counts)[len(counts) // 2]) if counts else 0
+        counts.append(held)
+        if held:
+            end = max(step.end_ns, int(ends[behind : behind + held].max()))
+            end = end if following is None else min(end, following.start_ns)
+            found.append(msgspec.structs.replace(step, end_ns=end))
+        else:
+            found.append(step)
+    return tuple(found)
+
+
+def _kind(phase: str, batch: int | None) -> str:
+    return f"{phase} bs={batch}" if batch is not None else phase
 
 
 def _apart(ranges: Iterable[Range]) -> list[Range]:
@@ -209,11 +323,10 @@ def _numbered(ranges: Sequence[Range], *, own: bool) -> tuple[MarkedStep, ...]:
     steps = []
     for number, made in zip(numbers, ranges, strict=True):
         phase, batch, tokens = ("", None, None) if own else _engine_step(made.text)
-        kind = f"{phase} bs={batch}" if batch is not None else phase
         steps.append(
             MarkedStep(
-                number=number, start_ns=made.start_ns, end_ns=made.end_ns, kind=kind, phase=phase.partition(" ")[0],
-                batch=batch, tokens=tokens,
+                number=number, start_ns=made.start_ns, end_ns=made.end_ns, kind=_kind(phase, batch),
+                phase=phase.partition(" ")[0], batch=batch, tokens=tokens,
             )
         )  # fmt: skip
     return tuple(steps)
@@ -222,22 +335,22 @@ def _numbered(ranges: Sequence[Range], *, own: bool) -> tuple[MarkedStep, ...]:
 def _engine_step(text: str) -> tuple[str, int | None, int | None]:
     """Return (phase, batch, tokens) of a serving engine's step; ``("", None, None)`` for other texts."""
     text = text.strip()
-    found = _ENGINE.fullmatch(text)
-    if found is None:
+    mark = _of_engine(text)
+    if mark is None:
         return "", None, None
-    if found["c"] is not None:
-        context, generation = int(found["c"]), int(found["g"])
+    given = mark[1].groupdict()
+    if "c" in given:
+        context, generation = int(given["c"]), int(given["g"])
         phase = "mixed" if context and generation else "prefill" if context else "decode"
         return phase, context + generation, _tokens_of(text)
-    if found["diffusion"] is not None:
-        return f"diffusion {found['diffusion']}", None, None
-    word = found["phase"] or found["word"]
-    if word is None:
+    if "diffusion" in given:
+        return f"diffusion {given['diffusion']}", None, None
+    if "phase" not in given:
         return "", None, None
-    fields = found["fields"] or found["parts"] or ""
+    fields = given.get("fields") or ""
     batch, tokens = _BATCH.search(fields), _TOKENS.search(fields)
-    phase = _PHASES.get(word.lower(), word.lower())
-    return phase, _number(batch[1]) if batch else None, _number(tokens[1]) if tokens else None
+    word = given["phase"].lower()
+    return _PHASES.get(word, word), _number(batch[1]) if batch else None, _number(tokens[1]) if tokens else None
 
 
 def _tokens_of(text: str) -> int | None:

@@ -1,0 +1,103 @@
+"""Steps of serving engines on made-up traces: what belongs to a step, kinds, and the time between steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import mio2trace
+from mio2trace.answer import of_profile
+from mio2trace.answer.content import Section
+from mio2trace.findings.subject import Subject
+from mio2trace.measures.iterations import Iterations
+from tests.kineto_files import FIRST_US, Row, kineto_file, launched, row
+
+EVERY, MARKED = 1000.0, 60.0
+"""us from step to step, and of a mark."""
+DECODE, PREFILL = "step[DECODE bs=8]", "step[EXTEND bs=2 toks=90]"
+
+
+def served(marks: list[str], after: list[float], *, us: float = 10.0, around: str = "") -> list[Row]:
+    """Steps with a mark and four kernels of ``us``. ``after``: when a kernel of 3 us is launched after its begin.
+
+    ``around``: a range around each mark, from 20 us before it to 200 us after its begin.
+    """
+    made = []
+    for number, mark in enumerate(marks):
+        begin = EVERY * number
+        made.append(row("user_annotation", mark, 7, 7, FIRST_US + begin, MARKED, External_id=100 + number))
+        if around:
+            made.append(row("user_annotation", around, 7, 7, FIRST_US + begin - 20, 220, External_id=500 + number))
+        for place in range(4):
+            key = 1000 + 10 * number + place
+            made += launched(key, begin + 6 * place, us, "gemm", pid=7, wait=30 + place * us - 6 * place)
+        for place, at in enumerate(after):
+            made += launched(5000 + 10 * number + place, begin + at, 3.0, "sample", pid=7, wait=100)
+    return made
+
+
+def analysed(folder: Path, events: list[Row]) -> tuple[Iterations, Section]:
+    (measures,) = mio2trace.analyse([kineto_file(folder, events)]).run.measures
+    return measures.steady.told, of_profile(Subject(measures), "run")
+
+
+AFTER = {
+    "sampling": ([65.0], 5),
+    "sampling and a copy of its result": ([65.0, 100.0], 6),
+    "after a pause that is longer than the mark": ([200.0], 4),
+    "sampling, and another thing after a pause": ([65.0, 300.0], 5),
+    "as much as a step, which is another one without a mark": ([65.0, 70.0, 75.0], 4),
+}
+
+
+@pytest.mark.parametrize("what", AFTER)
+@pytest.mark.parametrize("mark", ["execute_context_0(0)_generation_8(8)", DECODE, "execute_new_0_cached_8"])
+def test_what_an_engine_launches_behind_its_mark_is_of_the_step(mark: str, what: str, tmp_path: Path) -> None:
+    after, kernels = AFTER[what]
+    told, _ = analysed(tmp_path, served([mark] * 4, after))
+    assert [one.kernels for one in told.all] == [kernels] * 4
+
+
+def test_what_follows_the_last_mark_alone_is_no_part_of_its_step(tmp_path: Path) -> None:
+    """It is the end of the program. The only mark of a file has nothing to compare it with."""
+    events = [*served([DECODE] * 4, []), *launched(9000, 3 * EVERY + 65, 3.0, "end", pid=7, wait=100)]
+    told, _ = analysed(tmp_path, events)
+    assert [one.kernels for one in told.all] == [4] * 4
+    told, _ = analysed(tmp_path, served([DECODE], [65.0]))
+    assert [one.kernels for one in told.all] == [4]
+
+
+def test_numbered_steps_end_with_their_ranges(tmp_path: Path) -> None:
+    told, _ = analysed(tmp_path, served([f"ProfilerStep#{number}" for number in range(3, 7)], [65.0]))
+    assert [one.kernels for one in told.all] == [4] * 4
+
+
+def test_a_range_around_the_marks_of_a_batch_is_the_step(tmp_path: Path) -> None:
+    """Also with what it launches before and behind the mark, and with all marks in it; it is no layer."""
+    events = served([DECODE, PREFILL, DECODE, DECODE], [-10.0, 65.0, 170.0], around="scheduler.run_batch")
+    told, section = analysed(tmp_path, events)
+    assert [one.kernels for one in told.all] == [7] * 4
+    assert told.kinds == ("decode bs=8", "prefill bs=2")
+    assert not any("run_batch" in layer.name for layer in section.layers)
+
+
+@pytest.mark.parametrize(
+    ("marks", "kind"),
+    [
+        (("step[DECODE bs=8]", "step[TARGET_VERIFY bs=8]", "step[DRAFT_EXTEND_V2 bs=8]"), "decode bs=8"),
+        (("step[TARGET_VERIFY bs=8]", "step[DRAFT_EXTEND bs=8]"), "decode bs=8"),
+        (("step[EXTEND bs=2 toks=90]", "step[DRAFT_EXTEND bs=2]"), "prefill bs=2"),
+        (("step[TARGET_VERIFY bs=8]",), "verify bs=8"),
+    ],
+)
+def test_speculative_decoding_is_one_step(marks: tuple[str, ...], kind: str, tmp_path: Path) -> None:
+    """All that a batch drafts and verifies."""
+    events = [one for one in served([DECODE] * 3, [], around="scheduler.run_batch") if one["name"] != DECODE]
+    for step in range(3):
+        for place, mark in enumerate(marks):
+            begin = FIRST_US + EVERY * step + 9 * place
+            events.append(row("user_annotation", mark, 7, 7, begin, 8, External_id=900 + 10 * step + place))
+    told, _ = analysed(tmp_path, events)
+    assert told.kinds == (kind,)
+    assert [one.kernels for one in told.all] == [4] * 3
