@@ -101,3 +101,13 @@ def test_speculative_decoding_is_one_step(marks: tuple[str, ...], kind: str, tmp
     told, _ = analysed(tmp_path, events)
     assert told.kinds == (kind,)
     assert [one.kernels for one in told.all] == [4] * 3
+
+
+@pytest.mark.parametrize("decodes", [0, 3])
+def test_a_prefill_is_of_its_own_kind_also_as_the_first_or_only_step(decodes: int, tmp_path: Path) -> None:
+    """It runs the kernels of the later steps, and more: a first iteration with set-up work would do the same."""
+    events = [*served([PREFILL, *[DECODE] * decodes], []), *launched(9000, 50, 3.0, "more", pid=7, wait=60)]
+    told, section = analysed(tmp_path, events)
+    assert told.kinds == ("prefill bs=2", "decode bs=8")[: 1 + bool(decodes)]
+    assert not told.cold
+    assert told.kinds[told.kind] in section.verdict

@@ -159,7 +159,9 @@ def iterations_of(alignment: Alignment, launches: Launches | None = None) -> Ite
     steady = [at for at, iteration in enumerate(found) if iteration.kernels or len(found) == 1]
     named = told_by == "named"
     names = _names(commands, place_of, len(found)) if named else []
-    kinds, kind_of = _kinds(alignment, names, place_of) if named and len(steady) > 1 else (("",), [0] * len(found))
+    said = any(step.kind for step in alignment.steps)
+    has_kinds = named and (said or len(steady) > 1)
+    kinds, kind_of = _kinds(alignment, names, place_of) if has_kinds else (("",), [0] * len(found))
     alike = Counter(kind_of[at] for at in steady)
     # A step that the profiler marked began and ended while it recorded.
     by_log = named and phase == "iteration" and not alignment.steps
@@ -167,7 +169,8 @@ def iterations_of(alignment: Alignment, launches: Launches | None = None) -> Ite
     if by_log and 1 in alike.values():
         ends = not_whole(alignment, place_of, {at: numbers[at] for at in steady})
         ends = {at: why for at, why in ends.items() if alike[kind_of[at]] == 1}
-    if len(kinds) == 2 and _only_first_has_more([names[at] for at in steady], [kind_of[at] for at in steady]):
+    of_two = not said and len(kinds) == 2
+    if of_two and _only_first_has_more([names[at] for at in steady], [kind_of[at] for at in steady]):
         kinds, kind_of = ("",), [0] * len(found)
     found = [msgspec.structs.replace(one, kind=kind) for one, kind in zip(found, kind_of, strict=True)]
     cut = sorted({*ends, *(_cut(names, steady) if named else ())})
