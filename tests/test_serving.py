@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import mio2trace
-from mio2trace.answer import of_profile
+from mio2trace.answer import of_profile, text
 from mio2trace.answer.content import Section
 from mio2trace.findings.subject import Subject
-from mio2trace.measures.iterations import Iterations
+from mio2trace.measures.iterations import Iterations, idle_between
 from tests.kineto_files import FIRST_US, Row, kineto_file, launched, row
 
 EVERY, MARKED = 1000.0, 60.0
@@ -37,9 +37,9 @@ def served(marks: list[str], after: list[float], *, us: float = 10.0, around: st
     return made
 
 
-def analysed(folder: Path, events: list[Row]) -> tuple[Iterations, Section]:
+def analysed(folder: Path, events: list[Row]) -> tuple[Iterations, Section, float | None]:
     (measures,) = mio2trace.analyse([kineto_file(folder, events)]).run.measures
-    return measures.steady.told, of_profile(Subject(measures), "run")
+    return measures.steady.told, of_profile(Subject(measures), "run"), idle_between(measures)
 
 
 AFTER = {
@@ -55,28 +55,28 @@ AFTER = {
 @pytest.mark.parametrize("mark", ["execute_context_0(0)_generation_8(8)", DECODE, "execute_new_0_cached_8"])
 def test_what_an_engine_launches_behind_its_mark_is_of_the_step(mark: str, what: str, tmp_path: Path) -> None:
     after, kernels = AFTER[what]
-    told, _ = analysed(tmp_path, served([mark] * 4, after))
+    told, _, _ = analysed(tmp_path, served([mark] * 4, after))
     assert [one.kernels for one in told.all] == [kernels] * 4
 
 
 def test_what_follows_the_last_mark_alone_is_no_part_of_its_step(tmp_path: Path) -> None:
     """It is the end of the program. The only mark of a file has nothing to compare it with."""
     events = [*served([DECODE] * 4, []), *launched(9000, 3 * EVERY + 65, 3.0, "end", pid=7, wait=100)]
-    told, _ = analysed(tmp_path, events)
+    told, _, _ = analysed(tmp_path, events)
     assert [one.kernels for one in told.all] == [4] * 4
-    told, _ = analysed(tmp_path, served([DECODE], [65.0]))
+    told, _, _ = analysed(tmp_path, served([DECODE], [65.0]))
     assert [one.kernels for one in told.all] == [4]
 
 
 def test_numbered_steps_end_with_their_ranges(tmp_path: Path) -> None:
-    told, _ = analysed(tmp_path, served([f"ProfilerStep#{number}" for number in range(3, 7)], [65.0]))
+    told, _, _ = analysed(tmp_path, served([f"ProfilerStep#{number}" for number in range(3, 7)], [65.0]))
     assert [one.kernels for one in told.all] == [4] * 4
 
 
 def test_a_range_around_the_marks_of_a_batch_is_the_step(tmp_path: Path) -> None:
     """Also with what it launches before and behind the mark, and with all marks in it; it is no layer."""
     events = served([DECODE, PREFILL, DECODE, DECODE], [-10.0, 65.0, 170.0], around="scheduler.run_batch")
-    told, section = analysed(tmp_path, events)
+    told, section, _ = analysed(tmp_path, events)
     assert [one.kernels for one in told.all] == [7] * 4
     assert told.kinds == ("decode bs=8", "prefill bs=2")
     assert not any("run_batch" in layer.name for layer in section.layers)
@@ -98,7 +98,7 @@ def test_speculative_decoding_is_one_step(marks: tuple[str, ...], kind: str, tmp
         for place, mark in enumerate(marks):
             begin = FIRST_US + EVERY * step + 9 * place
             events.append(row("user_annotation", mark, 7, 7, begin, 8, External_id=900 + 10 * step + place))
-    told, _ = analysed(tmp_path, events)
+    told, _, _ = analysed(tmp_path, events)
     assert told.kinds == (kind,)
     assert [one.kernels for one in told.all] == [4] * 3
 
@@ -107,7 +107,24 @@ def test_speculative_decoding_is_one_step(marks: tuple[str, ...], kind: str, tmp
 def test_a_prefill_is_of_its_own_kind_also_as_the_first_or_only_step(decodes: int, tmp_path: Path) -> None:
     """It runs the kernels of the later steps, and more: a first iteration with set-up work would do the same."""
     events = [*served([PREFILL, *[DECODE] * decodes], []), *launched(9000, 50, 3.0, "more", pid=7, wait=60)]
-    told, section = analysed(tmp_path, events)
+    told, section, _ = analysed(tmp_path, events)
     assert told.kinds == ("prefill bs=2", "decode bs=8")[: 1 + bool(decodes)]
     assert not told.cold
     assert told.kinds[told.kind] in section.verdict
+
+
+def test_many_kinds_are_summed_by_phase_and_the_time_between_steps_is_said(tmp_path: Path) -> None:
+    """A step ends with its mark or its last kernel: 70 us after its begin. So 930 of each 1000 us are idle."""
+    marks = [PREFILL, *(f"step[DECODE bs={batch}]" for batch in (9, 11, 10, 8, 9))]
+    _, section, between = analysed(tmp_path, served(marks, []))
+    assert between == pytest.approx(5 * 930 / (5 * 1000 + 70), rel=1e-6)
+    assert text._steps(section) == (
+        "idle between steps 91.7 %; decode, batch 8 to 11: 0.070 ms per step, 5 steps; "
+        "prefill, batch 2: 0.070 ms per step, 1 step"
+    )
+    assert [(kind.batch, kind.steps) for kind in section.steps if kind.phase == "decode"] == [
+        (9, 2), (8, 1), (10, 1), (11, 1)
+    ]  # fmt: skip
+    _, section, between = analysed(tmp_path, served([f"ProfilerStep#{number}" for number in range(3, 7)], []))
+    assert between is None
+    assert not section.between

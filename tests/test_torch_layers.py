@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 import mio2trace
 from mio2trace.align import NONE, Alignment
 from mio2trace.align.layers.by_sequence import Op, find_blocks
-from mio2trace.answer import text
+from mio2trace.answer import of_profile, text
+from mio2trace.findings.subject import Subject
 from mio2trace.measures.iterations import StepKind, step_kinds
 from mio2trace.ops.operation import operation_name
 from tests.conftest import shared_folder
@@ -261,9 +262,9 @@ def test_prefill_and_decode_have_means_of_their_own(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert [one.counts for one in found] == [True, False]
     assert found[0].tokens == 200
-    said = text._steps(found)
-    assert said.startswith("prefill, batch 4: ")
-    assert "decode, batch 32: " in said
+    said = text._steps(of_profile(Subject(run.measures[0]), "run"))
+    assert "; prefill, batch 4: " in said
+    assert "; decode, batch 32: " in said
     assert said.endswith("per step, 3 steps")
     assert run.measures[0].steady.told.kinds
 

@@ -42,7 +42,7 @@ from mio2trace.findings.rule import ms, percent
 from mio2trace.measures import LayerKey, Measures, Steady
 from mio2trace.measures.device_time import DeviceTime, Window
 from mio2trace.measures.executions import printed_times
-from mio2trace.measures.iterations import Iterations, StepTime, step_kinds
+from mio2trace.measures.iterations import Iterations, StepTime, idle_between, step_kinds
 from mio2trace.measures.ranking import Part as PartKey
 from mio2trace.measures.ranking import SteadyCost
 from mio2trace.measures.statistics import mean, median
@@ -188,6 +188,8 @@ def of_profile(subject: Subject, name: str, libraries: Sequence[MiopenLog] = (),
         timed_by_reference=step is not None and timed is not subject,
         waits=subject.alignment.profile.calls_wait,
         steps=tuple(step_kinds(subject.measures)),
+        phases=tuple(step_kinds(subject.measures, of_batches=False)),
+        idle_between=idle_between(subject.measures),
         copy_ns=each(steady.copies.copy_timed_ns),
         first=_first(subject),
         searches=_searches(subject),

@@ -22,7 +22,7 @@ import msgspec
 import orjson
 
 from mio2trace.findings import Finding
-from mio2trace.findings.rule import WHOLE, ms, of_one
+from mio2trace.findings.rule import WHOLE, ms, of_one, percent
 from mio2trace.findings.subject import Gpu
 from mio2trace.kernels.names import distinct, short_kernel
 from mio2trace.measures.completeness import Completeness
@@ -41,6 +41,8 @@ ROWS = 50
 """The most rows of a table; its last line sums the rows that are left out."""
 
 
+LEAST_BETWEEN = 0.01
+"""A smaller part of the time between the steps of a serving engine is not mentioned."""
 LEAST_PART = 0.0005
 """Parts of the step with a smaller share (0.1 %) are not shown."""
 _LABELS = {
@@ -231,10 +233,20 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     log: tuple[tuple[str, int, str], ...] = ()
     steps: tuple[StepKind, ...] = ()
     """The steps of a serving engine, by kind."""
+    phases: tuple[StepKind, ...] = ()
+    """The same by phase alone."""
+    idle_between: float | None = None
+    """Part of the time of all of these in which the device is idle between two steps."""
     waiting: str = ""
     """Which ranks of a job wait for others at the collectives; in the section of its first process only."""
     ranks: tuple[tuple[str, RankTotal], ...] = ()
     trust: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def between(self) -> str:
+        """``idle between steps 12.3 %``; empty under `LEAST_BETWEEN`, and if no serving engine marks its steps."""
+        part = self.idle_between
+        return f"idle between steps {percent(part)}" if part is not None and part >= LEAST_BETWEEN else ""
 
     @property
     def step_ns(self) -> int | None:

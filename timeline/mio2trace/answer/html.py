@@ -200,7 +200,8 @@ def steps(section: Section, room: Room) -> dict[str, Any] | None:
     rows = [step_cells(kind) for kind in section.steps[: room.rows]]
     heads = ("phase", "batch", "tokens", "steps", "ms per step", "ms of kernels", "kernels")
     rest = _left(section.steps, rows, "kind")
-    return listing("Steps", heads, rows, rest, note="means per step", caption="Steps by kind, most time first")
+    note = "; ".join(filter(None, ("means per step", section.between)))
+    return listing("Steps", heads, rows, rest, note=note, caption="Steps by kind, most time first")
 
 
 def classes(section: Section, room: Room) -> dict[str, Any] | None:

@@ -115,7 +115,8 @@ def _findings(findings: Sequence[Finding], room: Room) -> Iterator[str]:
 def _steps(section: Section, room: Room) -> Iterator[str]:
     rows = [step_cells(kind) for kind in section.steps[: room.rows]]
     heads = ("phase", "batch", "tokens", "steps", "ms per step", "ms of kernels", "kernels")
-    yield from _table(_of("Steps, by kind", section.steps, room), heads, rows)
+    said = ", ".join(filter(None, ("Steps, by kind", section.between)))
+    yield from _table(_of(said, section.steps, room), heads, rows)
 
 
 def _ranks(section: Section, room: Room) -> Iterator[str]:

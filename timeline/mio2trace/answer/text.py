@@ -24,7 +24,6 @@ from mio2trace.answer.content import (
 )
 from mio2trace.findings import Finding
 from mio2trace.findings.rule import ms, percent
-from mio2trace.measures.iterations import StepKind
 from mio2trace.measures.statistics import fixed
 from mio2trace.outgoing import count, shortened, visible, without_middle
 
@@ -200,7 +199,7 @@ def _beside(section: Section, room: int) -> list[str]:
     if section.device:
         said.append(("device", section.device.removeprefix("device ")))
     if section.steps:
-        said.append(("steps", _steps(section.steps)))
+        said.append(("steps", _steps(section)))
     if section.waiting:
         said.append(("ranks", section.waiting.removeprefix("ranks ")))
     if section.reference:
@@ -268,15 +267,16 @@ def _sentence(label: str, text: str, names: Sequence[str], most: int) -> list[st
     return [*wrapped(label, shorter, most=most, at=8)]
 
 
-def _steps(steps: Sequence[StepKind]) -> str:
-    """``decode, batch 32: 5.7 ms per step, 20 steps; prefill, batch 4: ...``"""
+def _steps(section: Section) -> str:
+    """``decode, batch 32: 5.7 ms per step, 20 steps; prefill, batch 4: ...``. Many kinds are summed by phase."""
     said = []
-    for kind in steps[:SHOWN]:
+    kinds = section.steps if len(section.steps) <= SHOWN else section.phases
+    for kind in kinds[:SHOWN]:
         length = ms(kind.step_ns if kind.step_ns is not None else kind.kernel_ns)
         said.append(f"{kind.name}: {length} per step, {count(kind.steps, 'step')}")
-    if len(steps) > SHOWN:
-        said.append(count(len(steps) - SHOWN, "more kind"))
-    return "; ".join(said)
+    if len(kinds) > SHOWN:
+        said.append(count(len(kinds) - SHOWN, "more kind"))
+    return "; ".join(filter(None, (section.between, *said)))
 
 
 def _complaints(log: Sequence[tuple[str, int, str]]) -> str:

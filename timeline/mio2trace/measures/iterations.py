@@ -608,7 +608,8 @@ def step_time(device: int, windows: Sequence[Window]) -> StepTime | None:
 
 
 class StepKind(msgspec.Struct, frozen=True, kw_only=True):
-    """Steps of one phase and batch: their number and their means. ``tokens``: of all of them; None if not recorded.
+    """Steps of one phase and of one batch, or of all batches up to ``most_batch``: their number and their means.
+    ``tokens``: of all of them; None if not recorded.
 
     ``step_ns``: from one to the next on the slowest device, None if no end is known. ``counts``: whether the means of
     layers, operations and kernels are over steps of this kind.
@@ -622,29 +623,36 @@ class StepKind(msgspec.Struct, frozen=True, kw_only=True):
     kernel_ns: float
     kernels: float
     counts: bool
+    most_batch: int | None = None
 
     @property
     def name(self) -> str:
-        """``decode, batch 32``"""
-        return self.phase + (f", batch {self.batch}" if self.batch is not None else "")
+        """``decode, batch 32``, ``decode, batch 29 to 32``"""
+        if self.batch is None:
+            return self.phase
+        until = f" to {self.most_batch}" if self.most_batch not in (None, self.batch) else ""
+        return f"{self.phase}, batch {self.batch}{until}"
 
 
-def step_kinds(measures: Measures) -> list[StepKind]:
-    """Return kinds by phase and batch, most kernel time first; empty if no engine marks its steps."""
+def step_kinds(measures: Measures, *, of_batches: bool = True) -> list[StepKind]:
+    """Return kinds by phase and batch, or by phase alone, most kernel time first; empty if no engine marks its
+    steps."""
     told = measures.steady.told
     marked = marked_of(measures)
     kinds: dict[tuple[str, int | None], list[tuple[Iteration, MarkedStep]]] = defaultdict(list)
     for iteration in told.all:
         step = marked.get(iteration.number)
         if step is not None and step.phase and iteration.kernels:
-            kinds[step.phase, step.batch].append((iteration, step))
+            kinds[step.phase, step.batch if of_batches else None].append((iteration, step))
     counted = frozenset(told.steady)
     found = []
-    for (phase, batch), members in kinds.items():
+    for (phase, _), members in kinds.items():
+        batches = [step.batch for _, step in members if step.batch is not None]
         lengths = [one.step_ns for one, _ in members if one.step_ns is not None]
         found.append(
             StepKind(
-                phase=phase, batch=batch, steps=len(members),
+                phase=phase, batch=min(batches, default=None), most_batch=max(batches, default=None),
+                steps=len(members),
                 tokens=_sum([step.tokens for _, step in members]),
                 step_ns=mean(lengths) if lengths else None,
                 kernel_ns=mean([one.kernel_ns for one, _ in members]) or 0.0,
@@ -653,6 +661,17 @@ def step_kinds(measures: Measures) -> list[StepKind]:
             )
         )  # fmt: skip
     return sorted(found, key=lambda kind: (-kind.kernel_ns * kind.steps, kind.phase, kind.batch or 0))
+
+
+def idle_between(measures: Measures) -> float | None:
+    """Return which part of the time from the first step of a serving engine to the end of the last one the slowest
+    device does nothing between two steps; None if no engine marks its steps, or if fewer than two have known ends."""
+    device = measures.steady.told.device
+    ends = [] if device is None else [(one.begin_ns, one.end_ns) for one in device.windows if one.end_ns is not None]
+    if device is None or len(ends) < 2 or not any(step.phase for step in marked_of(measures).values()):
+        return None
+    idle = sum(device.occupation.busy(end, begin).idle_ns for (_, end), (begin, _) in pairwise(ends))
+    return idle / max(1, ends[-1][1] - ends[0][0])
 
 
 def marked_of(measures: Measures) -> dict[int, MarkedStep]:
