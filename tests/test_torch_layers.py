@@ -291,6 +291,38 @@ def test_steps_of_a_sample_are_its_annotations(name: str) -> None:
     assert not any(layer.startswith(("execute", "step[")) for layer in layers)
 
 
+# -- Ranges whose names count the steps (TorchRec).
+
+
+COUNTED = {
+    "each step its own": ("## forward {step} ##", 4, {"## forward ##"}),
+    "ahead of the step": ("## copy_batch_to_gpu {later} ##", 4, {"## copy_batch_to_gpu ##"}),
+    "with a separator": ("micro_batch_{step}", 4, {"micro_batch"}),
+    "the same in each step": ("## forward 3 ##", 4, {"## forward 3 ##"}),
+    "several in each step": ("layer {step}{part}", 4, {f"layer {n}" for n in (30, 31, 40, 41, 50, 51, 60, 61)}),
+    "of two steps": ("## forward {step} ##", 2, {"## forward 3 ##", "## forward 4 ##"}),
+}
+
+
+@pytest.mark.parametrize("what", COUNTED)
+def test_a_layer_whose_name_counts_the_steps_is_one_layer(what: str, tmp_path: Path) -> None:
+    """Its mean is over the steps; with a name for each step it was a part of that."""
+    text, count, layers = COUNTED[what]
+    parts = (0, 1) if "part" in text else (0,)
+    events: list[Row] = []
+    for step in range(3, 3 + count):
+        at = FIRST_US + 1000 * step
+        events.append(row("user_annotation", f"ProfilerStep#{step}", 542, 542, at, 900))
+        for part in parts:
+            name = text.format(step=step, later=step + 2, part=part)
+            events.append(row("user_annotation", name, 542, 542, at + 100 * part, 60))
+            events += launched(10 * step + part, 1000 * step + 100 * part + 20, 7.0)
+    (measures,) = mio2trace.analyse([kineto_file(tmp_path, events)]).run.measures
+    found = {layer.name: layer.ns for layer in of_profile(Subject(measures), "run").layers}
+    assert {run.layer for run in measures.alignment.links.runs} == layers
+    assert set(found.values()) == {7000 if len(layers) == 1 else 7000 // count}
+
+
 # -- Blocks of made-up networks without modules: each op in the block that called it, or in none; no guess is sure.
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import heapq
 import re
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from mio2trace.align.layers.by_sequence import Sequenced, layers_by_sequence
 from mio2trace.align.layers.net import Net, NetLayerSpec
 from mio2trace.align.layers.repetitions import matches
 from mio2trace.align.links import DOUBTED, NONE, WORDS, LayerRun, Links, neighbours
-from mio2trace.align.ranges import LEAST_LAUNCHES, OpenRanges, before_recording, is_step
+from mio2trace.align.ranges import LEAST_LAUNCHES, MarkedStep, OpenRanges, before_recording, is_step
 from mio2trace.evidence import BOUNDARY_STAMPS, CORRELATION, RANGE, SEQUENCE, Evidence
 from mio2trace.kernels.names import KernelName, kernel_name
 from mio2trace.model.log import Direction
@@ -300,8 +300,7 @@ class _Layers:
         self._ranges = ranges = attribution.profile.ranges
         # of framework's ops there are very many, and of texts there are few
         named = [(place, (made.kind, made.text)) for place, made in enumerate(ranges) if made.kind != "operator"]
-        one_of = {key: ranges[place] for place, key in named}
-        layers = {key: layer_of_range(made) for key, made in one_of.items() if may_be_layer(made)}
+        layers = layers_of_ranges([ranges[place] for place, _ in named], attribution.steps)
         self._layers = {place: layers[key] for place, key in named if key in layers}
         marks = {(step.start_ns, step.end_ns) for step in attribution.steps}
         inner = {
@@ -555,6 +554,47 @@ def may_be_layer(made: Range) -> bool:
     if made.kind not in ("range", "annotation") or is_library_call(made) or not text or is_annotation(text):
         return False
     return not text.startswith(_NO_LAYERS) and not text.endswith(_COMPILING)
+
+
+_COUNTED = late(r"([^\d\n]*?)[ _#:.-]?(\d{1,18})([^\d\n]*)", re.ASCII)
+_LEAST_COUNTED = 3
+"""Fewer may be chance."""
+
+
+def layers_of_ranges(
+    ranges: Sequence[Range], steps: Sequence[MarkedStep]
+) -> dict[tuple[str, str], tuple[str, Direction | None]]:
+    """Return (name, direction) of all layers, by kind and text of their ranges.
+
+    The layers of a framework that counts its steps in them (``## forward 12 ##``, TorchRec) have no number: each of
+    these texts is in a step of its own, if steps are marked.
+    """
+    one_of: dict[tuple[str, str], Range] = {(made.kind, made.text): made for made in ranges}
+    found: dict[tuple[str, str], tuple[str, Direction | None]] = {
+        key: layer_of_range(made) for key, made in one_of.items() if may_be_layer(made)
+    }
+    if len(steps) < _LEAST_COUNTED:
+        return found
+    counted: dict[tuple[str, str, str], list[tuple[str, str]]] = defaultdict(list)
+    for key in found:
+        if key[0] != "frame" and (match := _COUNTED.fullmatch(key[1].strip())) is not None:
+            counted[key[0], match[1], match[3]].append(key)
+    several = {key: same for same, keys in counted.items() if len(keys) >= _LEAST_COUNTED for key in keys}
+    if not several:
+        return found
+    begins = [step.start_ns for step in steps]
+    held: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for made in ranges:
+        if (made.kind, made.text) in several:
+            held[made.kind, made.text].add(bisect_right(begins, made.start_ns))
+    for (_, before, after), keys in counted.items():
+        if len(keys) < _LEAST_COUNTED:
+            continue
+        own = [step for key in keys for step in held[key]]
+        if len(own) == len(keys) == len(set(own)):
+            name = layer_of_range(msgspec.structs.replace(one_of[keys[0]], text=before + after))
+            found.update(dict.fromkeys(keys, name))
+    return found
 
 
 def layer_of_range(made: Range) -> tuple[str, Direction | None]:

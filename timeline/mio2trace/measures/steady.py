@@ -21,8 +21,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from mio2trace.align import NONE
-from mio2trace.align.exact import layer_of_range, may_be_layer
+from mio2trace.align import NONE, Alignment
+from mio2trace.align.exact import layers_of_ranges
 from mio2trace.align.ranges import OpenRanges
 from mio2trace.measures.cost import Cost, Sums, whole
 from mio2trace.measures.device_time import Busy, DeviceTime, Span, Window
@@ -40,7 +40,6 @@ from mio2trace.measures.ranking import (
     ranked,
 )
 from mio2trace.measures.statistics import part_of
-from mio2trace.model.profile import Profile
 from mio2trace.model.tables import (
     NEVER,
     NO,
@@ -48,7 +47,6 @@ from mio2trace.model.tables import (
     Numbers,
     Pool,
     distinct,
-    firsts,
     least,
     most,
     present,
@@ -556,7 +554,7 @@ def layer_tree(measures: Measures) -> Node:
     links, steady = measures.alignment.links, measures.steady
     counted = steady.counted
     net = measures.alignment.net.layers
-    inside = {**{one.layer: one.within for one in net if one.within}, **_parents(measures.alignment.profile)}
+    inside = {**{one.layer: one.within for one in net if one.within}, **_parents(measures.alignment)}
     root = Node(kind="all", name="")
     around: dict[str, tuple[Node, ...]] = {"": (root, root.part("layer", ""))}
 
@@ -600,17 +598,16 @@ def layer_tree(measures: Measures) -> Node:
     return root
 
 
-def _parents(profile: Profile) -> Mapping[str, str]:
+def _parents(alignment: Alignment) -> Mapping[str, str]:
     """Return the parent of each layer that a range names: the layer of the range around most of its calls, the first
     one if two have as many.
 
     A layer that calls itself is within the first other one.
     """
+    profile = alignment.profile
+    layers = layers_of_ranges([made for made in profile.ranges if made.kind != "operator"], alignment.steps)
     kinds = Pool.of((made.kind, made.text) for made in profile.ranges)
-    first_of_kind = [profile.ranges[place] for place in firsts(kinds.codes, len(kinds.values)).tolist()]
-    names = Pool.of(
-        layer_of_range(made)[0] if made.kind != "operator" and may_be_layer(made) else None for made in first_of_kind
-    )
+    names = Pool.of(layers[kind][0] if kind in layers else None for kind in kinds.values)
     of_range = names.codes[kinds.codes]
     rows = np.flatnonzero(names.where(lambda name: name is not None)[kinds.codes])
     ranges = tuple(map(profile.ranges.__getitem__, rows.tolist()))
