@@ -134,7 +134,7 @@ LEAST_LAUNCHES = 0.9
 _LONGEST = 400
 _NUMBERED = late(r"(ProfilerStep|iteration|iter|step|batch)[ _#:=-]{0,3}(\d{1,9})", re.ASCII | re.IGNORECASE)
 _ENGINES: tuple[tuple[str, re.Pattern[str]], ...] = (
-    # vLLM. Its versions 0.10 and 0.11 count new requests and those that had a step before.
+    # vLLM. In 2025 it counted new requests and those that had a step before.
     (
         "execute",
         late(r"execute_(?:\d+_)?context_(?P<c>\d{1,18})\([^)]*\)_generation_(?P<g>\d{1,18})\([^)]*\)", re.ASCII),
