@@ -19,7 +19,6 @@ from mio2trace.answer.content import (
 from mio2trace.findings import Finding
 from mio2trace.findings.rule import ms, percent
 from mio2trace.measures.statistics import fixed
-from mio2trace.ops.operation import primitive_name
 from mio2trace.outgoing import count, shortened, visible
 from mio2trace.outgoing import markdown_text as _cell
 
@@ -71,13 +70,7 @@ def _section(section: Section, several: bool, room: Room) -> Iterator[str]:
     what = "the step" if section.step is not None else "the recording"
     yield from _table(f"Where {what} goes", ("part", "ms", f"% of {what}", "cause"), spent_cells(section))
     if section.parts:
-        parts = [
-            f"{primitive_name(part.primitive) if part.primitive else 'other kernels'}{' (helpers)' * part.helps}"
-            f" {percent(section.share(part.ns) or 0)}"
-            for part in section.parts
-            if part.ns >= 0.005 * section.kernel_ns
-        ]
-        yield f"\nWhat the kernels compute, {section.of_whole}: {_cell(', '.join(parts))}."
+        yield f"\nWhat the kernels compute, {section.of_whole}: {_cell(section.makeup())}."
     yield from _findings(section.findings, room)
     yield from _steps(section, room)
     yield from _ranks(section, room)

@@ -24,6 +24,7 @@ from mio2trace.answer.content import (
 )
 from mio2trace.findings import Finding
 from mio2trace.findings.rule import ms, percent
+from mio2trace.kernels.purposes import PURPOSES
 from mio2trace.measures.statistics import fixed
 from mio2trace.outgoing import count, shortened, visible, without_middle
 
@@ -36,6 +37,8 @@ FULL = 1
 """The number of sections (processes, runs) that are shown in full; of each other section only the first line is shown.
 """
 SHOWN = 3
+MOSTLY = 0.5
+"""If more of the kernel time is in no operation, the names of kernels say what they compute."""
 LEAST_FOR_FINDING = 4
 """Lines reserved for the worst finding and its advice; lists become shorter to make room."""
 SENTENCE, LONGEST_SENTENCE = 2, 3
@@ -198,8 +201,11 @@ def _beside(section: Section, room: int) -> list[str]:
     said = []
     if section.device:
         said.append(("device", section.device.removeprefix("device ")))
-    if section.steps:
+    if len(section.steps) > 1 or section.between:  # else the first line says the kind
         said.append(("steps", _steps(section)))
+    unnamed = section.no_operation.share if section.no_operation is not None else 0.0
+    if unnamed >= MOSTLY and any(part.primitive in PURPOSES for part in section.parts):
+        said.append(("parts", section.makeup()))
     if section.waiting:
         said.append(("ranks", section.waiting.removeprefix("ranks ")))
     if section.reference:
@@ -210,7 +216,7 @@ def _beside(section: Section, room: int) -> list[str]:
         said.append(("MIOpen Find", section.searches))
     if section.log:
         said.append(("log", _complaints(section.log)))
-    longer = ("steps", "ranks", "reference")
+    longer = ("steps", "parts", "ranks", "reference")
     lines = [line for label, text in said for line in wrapped(label, text, most=1 + (label in longer))]
     return lines[: max(2 * bool(section.reference), room)]
 

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from mio2trace.align import NONE, Alignment, Links
 from mio2trace.kernels import KernelFact, helps, role
-from mio2trace.kernels.names import KernelName, kernel_name
+from mio2trace.kernels.names import kernel_name
+from mio2trace.kernels.purposes import purpose
 from mio2trace.measures.cost import Cost, Sums, whole
 from mio2trace.measures.executions import LayerKey
 from mio2trace.measures.statistics import part_of
@@ -361,7 +362,7 @@ def makeup(measures: Measures) -> Makeup:
     for at, of, number, count, ns in zip(*(column.tolist() for column in columns), strict=True):
         form = of_steady.forms[number]
         own = "" if of == NONE else primitives[of]
-        part = own or _primitive(form.fact, kernel_name(form.name)), form.kind.role, form.kind.helps
+        part = own or _primitive(form.fact, form.name), form.kind.role, form.kind.helps
         parts[part] += ns
         if at != NONE:
             in_layers[layers[at], part] += ns
@@ -424,11 +425,12 @@ def _by_log2(times: Numbers) -> dict[int, tuple[int, int]]:
     return {number: (count, ns) for number, (count, ns) in enumerate(zip(counts, sums, strict=True)) if count}
 
 
-def _primitive(fact: KernelFact | None, meaning: KernelName | None) -> str:
-    """Return the primitive of a kernel in no operation."""
+def _primitive(fact: KernelFact | None, name: str) -> str:
+    """Return the primitive of a kernel in no operation, else what its name tells."""
+    meaning = kernel_name(name)
     if meaning is not None and meaning.primitive:
         return meaning.primitive
     if meaning is not None and meaning.role == "collective":
         return "collective"
     is_gemm = (fact is not None and fact.gemm is not None) or (meaning is not None and meaning.algorithm == "Gemm")
-    return "gemm" if is_gemm else ""
+    return "gemm" if is_gemm else purpose(name)
