@@ -29,6 +29,8 @@ NAMES = {
     "_ZN7ck_tile6kentryILi1ENS_12Rmsnorm2dFwdINS_27Rmsnorm2dFwdPipelineEEEEEvT0_": "norm",
     "void flashinfer::sampling::TopKTopPSamplingFromProbKernel<1024u>(float*)": "sampling",
     "void vllm::act_and_mul_kernel<c10::BFloat16>(int)": "activation",
+    "void mul_mat_vec_q<(ggml_type)12, 1, false, false>(void const*)": "gemm",
+    "void rms_norm_f32<1024, true, false>(float const*)": "norm",
     # the names of ops in a fusion; names with a meaning; names that tell nothing
     "triton_poi_fused_constant_pad_nd_moe_forward_0": "",
     "triton_red_fused_rms_norm_1": "",

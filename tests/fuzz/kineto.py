@@ -25,6 +25,7 @@ _KERNELS = ("igemm_bwd_gtcx3_nhwc_bf16", "igemm_wrw_gtcx3_nhwc_bf16", "Cijk_Ailk
 _STEPS = (
     "ProfilerStep#3", "ProfilerStep#", "conv1 forward", "step 4", "", "step[DECODE bs=32]", "step[EXTEND bs=2 toks=9]",
     "execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk9sqsq32sqsk9)", "execute_context_1(x)_generation_0()",
+    "execute_new_1_cached_31", "scheduler.run_batch", "## forward 12 ##", "forward_eager",
 )  # fmt: skip
 _MODULES = ("nn.Module: Conv2d_0", "nn.Module: ", "train.py(184): <module>")
 _SHAPES: tuple[Any, ...] = ([10, 64, 56, 56], [64, 64, 3, 3], [], [[2, 3], [4]], [0, 1], [1 << 50], [-1], None, "x")

@@ -204,7 +204,8 @@ def _beside(section: Section, room: int) -> list[str]:
     if len(section.steps) > 1 or section.between:  # else the first line says the kind
         said.append(("steps", _steps(section)))
     unnamed = section.no_operation.share if section.no_operation is not None else 0.0
-    if unnamed >= MOSTLY and any(part.primitive in PURPOSES for part in section.parts):
+    told_ns = sum(part.ns for part in section.parts if part.primitive in PURPOSES)
+    if unnamed >= MOSTLY and told_ns >= LEAST_REST * section.kernel_ns > 0:
         said.append(("parts", section.makeup()))
     if section.waiting:
         said.append(("ranks", section.waiting.removeprefix("ranks ")))

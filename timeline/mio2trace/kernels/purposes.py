@@ -1,4 +1,5 @@
-"""What kernels of language models compute, by their names: of vLLM, SGLang, AITER, FlashInfer, TensorRT-LLM, Triton.
+"""What kernels of language models compute, by their names: of vLLM, SGLang, AITER, FlashInfer, TensorRT-LLM, Triton,
+llama.cpp.
 
 Only for kernels that are in no operation, such as those of a graph whose capture is not recorded. It links nothing.
 """
@@ -24,9 +25,11 @@ _ROWS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("norm", r"(?:rms|layer)_?norm"),
         ("sampling", r"sampling|top_?k_?top_?p|argmax|apply_penalties|softmax_with_temperature"),
         ("activation", r"act_and_mul|silu_and_mul|gelu_and_mul"),
+        ("gemm", r"^mul_mat_"),  # llama.cpp
     )
 )  # fmt: skip
-PURPOSES = frozenset(purpose for purpose, _ in _ROWS)
+PURPOSES = frozenset(purpose for purpose, _ in _ROWS if purpose != "gemm")
+"""What only language models compute, or as their own step."""
 _FUSED = late(r"triton_[a-z]{3}_fused_")
 """TorchInductor names a kernel by all ops in it."""
 _SAYS_NOTHING = frozenset(("kentry", "kernel", "Kernel", "device_kernel"))
