@@ -130,6 +130,9 @@ def test_parts_that_the_user_marks(name: str, tmp_path: Path) -> None:
         "step[DECODE bs=32]",
         "decode[bs=117/128 tok=117 d=117]",
         "execute_model",
+        "execute_new_0_cached_32",
+        "[Executor] _forward_step 32: 0 ctx reqs, 4 gen reqs",
+        "forward_cudagraph",
     ],
 )
 def test_steps_of_a_serving_engine(text: str, tmp_path: Path) -> None:

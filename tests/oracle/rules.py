@@ -17,7 +17,8 @@ Span = tuple[int, int]
 # ---- which ranges are steps
 
 ENGINE = re.compile(
-    r"execute_model\b|execute_(\d+_)?context_\d+\(|execute_diffusion_|step\[\w+|(prefill|decode|extend|mixed)\[\w+",
+    r"execute_model\b|execute_(\d+_)?context_\d+\(|execute_new_\d+_cached_|execute_diffusion_|step\[\w+"
+    r"|(prefill|decode|extend|mixed)\[\w+|\[Executor\] _forward_step|forward_(eager|cudagraph)$",
     re.IGNORECASE,
 )
 NUMBERED = re.compile(r"(ProfilerStep|iteration|iter|step|batch)[ _#:=-]{0,3}\d+$", re.IGNORECASE)

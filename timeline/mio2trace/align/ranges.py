@@ -6,6 +6,7 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -202,6 +203,7 @@ def is_step(made: Range) -> bool:
     )
 
 
+@lru_cache(maxsize=1 << 12)
 def _of_engine(text: str) -> tuple[str, re.Match[str]] | None:
     """Return the family of an engine's mark, and the mark; None for any other text."""
     for family, pattern in _ENGINES:
