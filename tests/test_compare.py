@@ -28,11 +28,12 @@ from mio2trace.cli import cli
 from mio2trace.comparing import Compared, Comparison, Part, RunRecord, Side, compare
 from mio2trace.comparing import sides as bases
 from mio2trace.comparing.comparison import change, decision, groups, has_changed, headline, interval, label, seen, tally
-from mio2trace.comparing.record import CUT, Inside, Rank, collect, condensed, cut, facts, mean_of
+from mio2trace.comparing.record import CUT, Inside, Rank, StepDoubt, collect, condensed, cut, facts, mean_of
 from mio2trace.comparing.statistics import _medians, verdict
-from mio2trace.comparing.text import block, comment, page
+from mio2trace.comparing.text import block, comment, document, page
 from mio2trace.model.miopen import Message, MiopenLog
 from mio2trace.notes import InputError, Notes
+from mio2trace.outgoing import markdown_text
 from tests.conftest import ROOT, shared_folder
 from tests.kineto_files import kineto_file, row
 from tests.made_up_runs import ALEXNET, base, largest, noisy, recorded, renamed, slower
@@ -475,6 +476,101 @@ def test_no_verdict_contradicts_its_interval(a: list[list[float]], b: list[list[
 )  # fmt: skip
 def test_the_headline(a: tuple[float, ...], b: tuple[float, ...], said: str) -> None:
     assert headline(Comparison(sampled(*zip(a)), sampled(*zip(b)))).startswith(said)
+
+
+# -- the step beside the kernels ---------------------------------------------------------------------------------------
+
+
+def stepped(name: str, *steps: Sequence[float], doubts: tuple[StepDoubt, ...] = ()) -> Side:
+    """A run of equal kernels for each sequence of lengths of steps in ms, the rest of which is idle time."""
+    runs = []
+    for lengths in steps:
+        run = sampled([50 * MS] * len(lengths)).runs[0]
+        ns = tuple(length * MS for length in lengths)
+        idle = tuple(length - 50 * MS for length in ns)
+        steps_ns = (("step", ns), ("compute", (50.0 * MS,) * len(ns)), ("idle", idle))
+        runs.append(msgspec.structs.replace(run, iterations=len(ns), steps=steps_ns, step_doubts=doubts))
+    return Side(name=name, runs=tuple(runs))
+
+
+BEFORE = ((100, 101, 102), (100, 102, 103), (101, 101, 102))
+AFTER = ((80, 81, 82), (80, 82, 83), (81, 81, 82))
+COLD = "both: the only step may be cold"
+STACKS = "stacks were recorded, which slows the host"
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "word", "said"),
+    [
+        (stepped("a", *BEFORE), stepped("b", *AFTER), "faster", "step FASTER: -19.8 % (95 %: -21 to -19 %), 101.0"),
+        (stepped("a", *AFTER), stepped("b", *BEFORE), "slower", "step SLOWER: +24.7 % (95 %: 23 to 26 %), 81.00"),
+        (stepped("a", BEFORE[0]), stepped("b", AFTER[0]), "not decided", ", 1 run per side cannot decide, 3 can, "),
+        (stepped("a", *BEFORE), stepped("b", *BEFORE), "no change shown", "step NO CHANGE SHOWN: +0.0 % "),
+        (stepped("a", *BEFORE, doubts=("stacks",)), stepped("b", *AFTER), "not decided", f", A: {STACKS}, 101.0"),
+        (stepped("a", *BEFORE), stepped("b", *AFTER, doubts=("counters",)), "not decided",
+         ", B: hardware counters were recorded, which makes gaps, 101.0"),
+        (stepped("a", *BEFORE, doubts=("stacks",)), stepped("b", *AFTER, doubts=("stacks",)), "faster",
+         f"; both: {STACKS}"),
+        (stepped("a", (100,), doubts=("cold",)), stepped("b", (80,), doubts=("cold",)), "not decided", f"; {COLD}"),
+    ],
+)  # fmt: skip
+def test_the_step_has_a_verdict_beside_that_of_the_kernels(a: Side, b: Side, word: str, said: str) -> None:
+    """Equal kernels are no change of them, however long the step is; every form shows both verdicts."""
+    comparison = Comparison(a, b)
+    written = document(comparison)
+    assert written["verdict"] == "no change shown"
+    assert written["step_verdict"] == word
+    assert said in written["step_headline"]
+    assert written["headline"].endswith(f"; {written['step_headline']}")
+    assert written["step_doubts"] == [said for _, said in comparison.doubts_of_step]
+    lines = block(comparison)
+    assert lines[0].startswith("NO CHANGE SHOWN")
+    assert written["step_headline"] in re.sub(r"\s+", " ", " ".join(lines))
+    assert not any(line.startswith("step        step") for line in lines)  # its time stands in the headline
+    assert markdown_text(written["step_headline"]) in comment([comparison])
+    rows = {row["name"]: row["verdict"] for row in written["rows"] if row["part"] == "step"}
+    assert rows["step"] == (word if word in ("faster", "slower") else rows["step"])
+    assert word == "not decided" or rows["step"] in (word, "~")
+
+
+def test_a_side_without_steps_has_no_verdict_on_them() -> None:
+    comparison = Comparison(stepped("a", *BEFORE), sampled(*BEFORE))
+    assert document(comparison)["step_verdict"] is None
+    assert "step" not in headline(comparison)
+
+
+def test_a_gate_for_the_step(tmp_path: Path) -> None:
+    """It judges the step by the rule for the iteration; a doubt of one side makes it an alarm."""
+    old, new = (base(tmp_path, name, stepped(name, *steps)) for name, steps in (("old", BEFORE), ("new", AFTER)))
+    assert run(new, old, "--fail-above", "5%").exit_code == 0
+    assert run(old, new, "--fail-above", "step:5%").exit_code == 0
+    assert run(new, old, "--fail-above", "step:30%").exit_code == 0
+    done = run(new, old, "--fail-above", "5%", "--fail-above", "step:5%")
+    assert done.exit_code == 3
+    assert "slower: step: 1.247 of the first side, more than 1.050\n" in done.stderr
+    doubtful = base(tmp_path, "doubtful", stepped("doubtful", *BEFORE, doubts=("stacks",)))
+    done = run(new, doubtful, "--fail-above", "step:5%")
+    assert done.exit_code == 3
+    assert f"(an alarm: B: {STACKS})" in done.stderr
+    without = base(tmp_path, "without", sampled(*BEFORE))
+    done = run(new, without, "--fail-above", "step:5%")
+    assert done.exit_code == 2
+    assert "--fail-above step: a run does not show the length of its steps" in done.stderr
+
+
+def test_doubts_of_steps_in_files(tmp_path: Path) -> None:
+    """One step may be cold; Python functions are stacks."""
+    kineto(tmp_path / "plain.json", pid=100, rank=None)
+    events = json.loads((tmp_path / "plain.json").read_text())["traceEvents"]
+    events.append(row("python_function", "train.py(3): step", 100, 100, 1000.0, 900, Python_id=1))
+    kineto_file(tmp_path, events, "stacks.json")
+    one = [event for event in events if event["ts"] < 1000 and event["cat"] != "python_function"]
+    kineto_file(tmp_path, one, "one.json")
+    doubts = {
+        name: bases.side([str(tmp_path / f"{name}.json")], bases.OPTIONS, Notes()).runs[0].step_doubts
+        for name in ("plain", "stacks", "one")
+    }
+    assert doubts == {"plain": (), "stacks": ("stacks",), "one": ("cold",)}
 
 
 # -- forms -----------------------------------------------------------------------------------------------------------

@@ -341,6 +341,7 @@ INCOMPLETE = 4
 _COLOURS = {
     "problem": "yellow", "HIGH": "red", "MEDIUM": "yellow", "LOW": "cyan", "PROFILE INCOMPLETE": "yellow",
     "SLOWER": "red", "FASTER": "green", "NOT DECIDED": "yellow",
+    "  step SLOWER": "red", "  step FASTER": "green", "  step NOT DECIDED": "yellow",
 }  # fmt: skip
 
 

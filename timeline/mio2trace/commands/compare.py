@@ -24,15 +24,15 @@ REGRESSION = 3
 
 
 def _limit(text: str) -> tuple[str, float]:
-    """Return ``total`` or ``problem``, and the allowed growth: 0.05 for 5 %."""
+    """Return ``total``, ``step`` or ``problem``, and the allowed growth: 0.05 for 5 %."""
     what, _, number = text.rpartition(":")
     try:
         part = float(number.removesuffix("%")) / 100
-        if what not in ("", "total", "problem") or not number.endswith("%") or not 0 <= part < 1e6:
+        if what not in ("", "total", "step", "problem") or not number.endswith("%") or not 0 <= part < 1e6:
             raise ValueError
     except ValueError:
         raise click.BadParameter(
-            f"{text!r}: expected 5% (of an iteration), or problem:10% (of each of its parts)"
+            f"{text!r}: expected 5% (kernel time per iteration), step:5% (length of a step), or problem:10% (each part)"
         ) from None
     return what or "total", part
 
@@ -45,8 +45,8 @@ def _limit(text: str) -> tuple[str, float]:
     type=_limit,
     multiple=True,
     metavar="LIMIT",
-    help="Exit with 3 if the iteration of the last side is slower than that of the first by more than this limit: 5%."
-    " problem:10% is a limit for each part.",
+    help="Exit with 3 if the kernel time per iteration of the last side is longer than that of the first by more than"
+    " this limit: 5%. step:5% is a limit for the length of a step, problem:10% for each part.",
 )
 @click.option("--save", metavar="FILE", help="Write the only side to FILE, as a base for later comparisons.")
 @click.option(
@@ -214,9 +214,9 @@ def _gate(comparison: Comparison, limits: Sequence[tuple[str, float]]) -> None:
 
     wanted = dict(limits)
     try:
-        failures = comparison.failures(wanted.get("total"), wanted.get("problem"))
+        failures = comparison.failures(wanted.get("total"), wanted.get("problem"), wanted.get("step"))
     except ValueError as error:
-        raise click.UsageError(f"--fail-above problem: {error}") from None
+        raise click.UsageError(f"--fail-above {error}") from None
     uncompared = comparison.uncompared
     if "problem" in wanted and uncompared is not None and uncompared[0] > LEAST_SHARE:
         tell(
@@ -225,6 +225,6 @@ def _gate(comparison: Comparison, limits: Sequence[tuple[str, float]]) -> None:
         )
     for failure in failures:
         said = f"{failure.name}: {failure.ratio:.3f} of the first side, more than {1 + failure.limit:.3f}"
-        tell(f"slower: {said}" + ("" if failure.decided else " (an alarm: fewer than 3 runs per side cannot decide)"))
+        tell(f"slower: {said}" + (f" (an alarm: {failure.undecided})" if failure.undecided else ""))
     if failures:
         raise click.exceptions.Exit(REGRESSION)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 
 from mio2trace.answer.content import distinct, short_kernel
-from mio2trace.comparing.record import KINDS, Facts, Kind, Part, RunRecord, cut
+from mio2trace.comparing.record import KINDS, Facts, Kind, Part, RunRecord, StepDoubt, cut
 from mio2trace.comparing.statistics import FEWEST, FLOOR, LEAST_SHARE, Word, floor_of, separated, verdict
 from mio2trace.findings.rule import ms, percent
 from mio2trace.measures.statistics import median
@@ -236,13 +236,19 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _Whole = Literal["iteration", "step", "once", "rank"]
+_STEP_DOUBTS: Mapping[StepDoubt, str] = {
+    "cold": "the only step may be cold",
+    "stacks": "stacks were recorded, which slows the host",
+    "counters": "hardware counters were recorded, which makes gaps",
+}
 
 
 class Compared(NamedTuple):
     """A part of an iteration on both sides, times in ns; None on a side that lacks it.
 
     ``share``: its part of the longer iteration. ``other_size``: it computes something else and is not judged. ``pair``:
-    the two matched parts; None for a row that is not a part.
+    the two matched parts; None for a row that is not a part. ``undecided``: why the runs cannot decide, however many
+    there are.
     """
 
     kind: Kind | _Whole
@@ -260,6 +266,7 @@ class Compared(NamedTuple):
     command: str = ""
     runs_needed: int = 0
     pair: Pair | None = None
+    undecided: str = ""
 
     @property
     def more_ns(self) -> float:
@@ -268,12 +275,16 @@ class Compared(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """An exceeded limit: the part, its ratio, the limit, and whether there are enough runs to decide."""
+    """An exceeded limit: the part, its ratio, the limit, and why nothing is decided (empty: it is)."""
 
     name: str
     ratio: float
     limit: float
-    decided: bool
+    undecided: str = ""
+
+    @property
+    def decided(self) -> bool:
+        return not self.undecided
 
 
 class Comparison:
@@ -372,7 +383,25 @@ class Comparison:
             self._judged("step", name, [one.get(name, ()) for one in of_a], [one.get(name, ()) for one in of_b])
             for name in of_a[0]
         ]
+        if why := "; ".join(said for sides, said in self.doubts_of_step if sides != "both"):
+            rows = [row if row.ratio is None else row._replace(word="~", runs_needed=0, undecided=why) for row in rows]
         return tuple(row for row in rows if row.a_ns or row.b_ns)
+
+    @property
+    def step(self) -> Compared | None:
+        """The length of a step; None if a run does not show it."""
+        return next((row for row in self.steps if row.name == "step"), None)
+
+    @property
+    def doubts_of_step(self) -> Iterator[tuple[str, str]]:
+        """Yield why a step may not take the time that the program needs: the sides (``A``, ``B`` or ``both``), and a
+        sentence. A doubt of both sides changes no verdict; one of a single side may be the cause of the change, so
+        nothing is decided."""
+        of_a, of_b = ({doubt for run in side.runs for doubt in run.step_doubts} for side in (self.a, self.b))
+        for doubt, said in _STEP_DOUBTS.items():
+            if doubt in of_a | of_b:
+                sides = "both" if doubt in of_a & of_b else "A" if doubt in of_a else "B"
+                yield sides, f"{sides}: {said}"
 
     @cached_property
     def ranks(self) -> tuple[Compared, ...]:
@@ -435,25 +464,26 @@ class Comparison:
 
         return table(self)
 
-    def failures(self, total: float | None, problem: float | None) -> tuple[Failure, ...]:
-        """Return the exceeded limits. ``total``: for the iteration. ``problem``: for each part of at least
-        `LEAST_SHARE` of the iteration. 0.05 means 5 %.
+    def failures(self, total: float | None, problem: float | None, step: float | None = None) -> tuple[Failure, ...]:
+        """Return the exceeded limits. ``total``: for the kernel time of the iteration. ``problem``: for each part of at
+        least `LEAST_SHARE` of the iteration. ``step``: for the length of a step. 0.05 means 5 %.
 
-        With fewer than `FEWEST` runs per side, a failure of the total is an alarm that is not ``decided``, and parts
-        cannot be judged: then ``problem`` raises ValueError.
+        With fewer than `FEWEST` runs per side, a failure of the total or of the step is an alarm that is not
+        ``decided``, and parts cannot be judged: then ``problem`` raises ValueError. So does ``step`` if a run does not
+        show its steps.
         """
         fewest = min(len(self.a.runs), len(self.b.runs))
-        found = []
-        whole = self.iteration
-        if total is not None and whole.ratio is not None and whole.ratio > 1 + total:
-            decided = fewest >= FEWEST
-            if not decided or separated(self.a.samples, self.b.samples):
-                found.append(Failure(whole.name, whole.ratio, total, decided))
+        found = [*self._too_long(self.iteration, self.a.samples, self.b.samples, total)]
+        if step is not None:
+            if self.step is None:
+                raise ValueError("step: a run does not show the length of its steps")
+            of_a, of_b = ([dict(run.steps)["step"] for run in side.runs] for side in (self.a, self.b))
+            found += self._too_long(self.step, of_a, of_b, step)
         if problem is not None:
             if fewest < FEWEST:
-                raise ValueError(f"{count(fewest, 'run')} per side cannot decide on problems; {FEWEST} can")
+                raise ValueError(f"problem: {count(fewest, 'run')} per side cannot decide on problems; {FEWEST} can")
             found += [
-                Failure(row.name, row.ratio, problem, decided=True)
+                Failure(row.name, row.ratio, problem)
                 for row in self.rows
                 if row.word == "slower"
                 and row.ratio is not None
@@ -461,6 +491,16 @@ class Comparison:
                 and row.share >= LEAST_SHARE
             ]
         return tuple(found)
+
+    def _too_long(
+        self, row: Compared, a: Sequence[Sequence[float]], b: Sequence[Sequence[float]], limit: float | None
+    ) -> Iterator[Failure]:
+        if limit is None or row.ratio is None or row.ratio <= 1 + limit:
+            return
+        is_few = min(map(len, (a, b))) < FEWEST
+        if is_few or separated(a, b):
+            few = f"fewer than {FEWEST} runs per side cannot decide" if is_few else ""
+            yield Failure(row.name, row.ratio, limit, "; ".join(filter(None, (few, row.undecided))))
 
 
 def _alone(kind: Kind | _Whole, name: str, samples: Sequence[Sequence[float]], *, in_a: bool) -> Compared:
@@ -609,6 +649,8 @@ def decision(row: Compared) -> str:
     runs = count(fewest, "run")
     if row.word in ("slower", "faster") or row.ratio is None:
         return row.word
+    if row.undecided:
+        return row.undecided
     if row.ratio == 1 or _is_unchanged(row):
         return "no change is shown"
     if row.word.startswith("maybe") and fewest < FEWEST:
@@ -631,22 +673,43 @@ def label(row: Compared) -> str:
     """Return the verdict in one or two words."""
     if row.word in ("slower", "faster"):
         return row.word.upper()
+    if row.undecided:
+        return "NOT DECIDED"
     return "NO CHANGE SHOWN" if row.ratio == 1 or _is_unchanged(row) else "NOT DECIDED"
 
 
 def headline(comparison: Comparison) -> str:
-    """``SLOWER: +14.9 % (95 %: 12 to 17 %); 21.60 -> 24.81 ms of kernels per iteration (medians)``"""
+    """``SLOWER: +14.9 % (95 %: 12 to 17 %); 21.60 -> 24.81 ms of kernels per iteration (medians); step ...``"""
+    return "; ".join(headlines(comparison))
+
+
+def headlines(comparison: Comparison) -> list[str]:
+    """Return the verdict on the kernel time, that time, and the verdict on the length of a step with its time, if the
+    runs show it."""
     row = comparison.iteration
+    step = [said] if (said := step_headline(comparison)) else []
     if row.ratio is None or row.a_ns is None or row.b_ns is None:
-        return "NOT DECIDED: one side has no time per iteration"
+        return ["NOT DECIDED: one side has no time per iteration", *step]
     of = "kernels" if comparison.a.runs[0].told_by == "kernels" else "printed layer times"
+    several = any(len(side.runs) > 1 or side.runs[0].iterations > 1 for side in (comparison.a, comparison.b))
+    times = f"{ms(row.a_ns)} -> {ms(row.b_ns)} of {of} per iteration{' (medians)' if several else ''}"
+    return [_verdict(row), times, *step]
+
+
+def step_headline(comparison: Comparison) -> str:
+    """``step FASTER: -19.2 % (95 %: -20 to -18 %), 268.0 -> 216.6 ms``; empty if a run does not show its steps."""
+    step = comparison.step
+    if step is None or step.a_ns is None or step.b_ns is None or step.ratio is None:
+        return ""
+    doubts = "".join(f"; {said}" for sides, said in comparison.doubts_of_step if sides == "both")
+    return f"step {_verdict(step)}, {ms(step.a_ns)} -> {ms(step.b_ns)}{doubts}"
+
+
+def _verdict(row: Compared) -> str:
+    assert row.ratio is not None
     within = f" (95 %: {interval(row)})" if interval(row) else ""
     why = f", {decision(row)}" if label(row) == "NOT DECIDED" else ""
-    several = any(len(side.runs) > 1 or side.runs[0].iterations > 1 for side in (comparison.a, comparison.b))
-    return (
-        f"{label(row)}: {change(row.ratio)}{within}{why}; {ms(row.a_ns)} -> {ms(row.b_ns)} of {of} per iteration"
-        f"{' (medians)' if several else ''}"
-    )
+    return f"{label(row)}: {change(row.ratio)}{within}{why}"
 
 
 def seen(side: Side) -> str:

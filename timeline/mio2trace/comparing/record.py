@@ -31,6 +31,8 @@ from mio2trace.ops.operation import Operation
 
 Kind = Literal["problem", "layer", "kernel"]
 KINDS: tuple[Kind, ...] = ("problem", "kernel", "layer")
+StepDoubt = Literal["cold", "stacks", "counters"]
+"""Why the length of a step may not be that of the program: it may be its first one, or the profiler slows the host."""
 MOST_SAMPLES = 9
 """If there are more iterations, the quantiles at each eighth are kept: median, least and most stay exact."""
 
@@ -108,6 +110,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     steps: tuple[tuple[str, tuple[float, ...]], ...] = ()
     """The length of each steady step and of each of its parts (`mio2trace.measures.iterations`), by name; empty if the
     source does not show them."""
+    step_doubts: tuple[StepDoubt, ...] = ()
     first_ns: float | None = None
     find_ns: float = 0
     build_ns: float = 0
@@ -203,12 +206,23 @@ def _of_kernels(run: Run, measures: Measures, made_with: Facts, notes: Notes) ->
         samples_ns=samples,
         mean_ns=mean(samples),
         steps=tuple(steady.step_time.samples().items()) if steady.step_time is not None else (),
+        step_doubts=tuple(_step_doubts(measures)) if steady.step_time is not None else (),
         first_ns=steady.first_ns if len(steady.told.all) > 1 else None,
         find_ns=inside.find_ns,
         build_ns=_build_ns(measures.alignment.profile.other_calls),
         parts=tuple(parts),
         facts=made_with,
     )
+
+
+def _step_doubts(measures: Measures) -> Iterator[StepDoubt]:
+    told, profile = measures.steady.told, measures.alignment.profile
+    if told.may_be_cold or told.is_warm_up:
+        yield "cold"
+    if profile.has_stacks:
+        yield "stacks"
+    if profile.counters:
+        yield "counters"
 
 
 def _build_ns(calls: Sequence[Call]) -> int:
@@ -385,6 +399,7 @@ def mean_of(names: Sequence[str], records: Sequence[RunRecord]) -> RunRecord:
         samples_ns=samples,
         mean_ns=sum(samples) / count,
         steps=max((record.steps for record in records), key=lambda of: sum(of[0][1]) / len(of[0][1]) if of else 0),
+        step_doubts=tuple(dict.fromkeys(doubt for record in records for doubt in record.step_doubts)),
         first_ns=sum(firsts) / len(firsts) if firsts else None,
         find_ns=sum(record.find_ns for record in records) / len(records),
         build_ns=sum(record.build_ns for record in records) / len(records),

@@ -23,10 +23,12 @@ from mio2trace.comparing.comparison import (
     groups,
     has_changed,
     headline,
+    headlines,
     interval,
     is_large,
     label,
     seen,
+    step_headline,
     summed,
     tally,
 )
@@ -53,10 +55,11 @@ MARKDOWN_ROWS = 40
 
 def block(comparison: Comparison, *, everything: bool = False) -> list[str]:
     """Return the answer. ``everything``: every row, in as many lines as necessary."""
-    verdict, _, times = headline(comparison).partition("; ")
-    head = [*wrapped("", verdict), *wrapped("", f"  {times}", most=1), *_sides(comparison)]
+    verdict, *below = headlines(comparison)
+    head = [*wrapped("", verdict), *(line for text in below for line in wrapped("", f"  {text}"))]
+    head += _sides(comparison)
     foot = [*wrapped("", "; ".join(tally(comparison)), most=3)]
-    before = _rows("step", _steps(comparison, everything))
+    before = _rows("step", [row for row in _steps(comparison, everything) if row is not comparison.step])
     layers = [row for row in comparison.rows if row.kind == "layer"]
     if not everything:
         layers = [one.row for one in groups(layers)]
@@ -204,11 +207,14 @@ def table(comparison: Comparison, *, everything: bool = True) -> Table:
 def document(comparison: Comparison, *, everything: bool = False) -> dict[str, Any]:
     """Return the JSON form: the verdict, what was compared of both sides, groups of parts with one cause, and
     the rows."""
-    made = table(comparison, everything=everything)
+    made, step = table(comparison, everything=everything), comparison.step
     return {
         "schema_version": 1,
         "verdict": label(comparison.iteration).lower(),
         "headline": headline(comparison),
+        "step_verdict": None if step is None else label(step).lower(),
+        "step_headline": step_headline(comparison) or None,
+        "step_doubts": [said for _, said in comparison.doubts_of_step],
         "a": _side(comparison.a),
         "b": _side(comparison.b),
         "differs": list(comparison.differs),

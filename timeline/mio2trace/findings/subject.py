@@ -491,8 +491,7 @@ class Subject:
     @property
     def has_stacks(self) -> bool:
         """Whether PyTorch recorded Python functions."""
-        profile = self.alignment.profile
-        return bool(profile.line_of or profile.functions)
+        return self.alignment.profile.has_stacks
 
     @cached_property
     def is_nvidia(self) -> bool:

@@ -430,6 +430,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         return cast("Activities", self.activities)
 
     @property
+    def has_stacks(self) -> bool:
+        """Whether PyTorch recorded Python functions."""
+        return bool(self.line_of or self.functions)
+
+    @property
     def is_nvidia(self) -> bool:
         """Whether the GPUs are NVIDIA's, by their names or by the API that launched the first kernel."""
         commands = self.commands
