@@ -486,6 +486,39 @@ def test_a_correlation_may_be_called_external_id(tmp_path: Path) -> None:
     assert {one and one.api for one in (found["SubTensorOpWithScalar1d"], found[MAIN])} == {"aten::miopen_convolution"}
 
 
+ALONE = "array of events alone: GPU names, the base of the times and the rank are not in it"
+UNCLOSED = "array of events without its closing bracket: more events may have been in it"
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize(
+    ("end", "noted"),
+    [
+        ("]", {ALONE: 1}),
+        ("]\n", {ALONE: 1}),
+        ("", {ALONE: 1, UNCLOSED: 1}),
+        (",\n", {ALONE: 1, UNCLOSED: 1}),
+        (', {"ph": "X", "cat": "kern', {ALONE: 1, CUT: 1}),
+        ('][{"ph": "X"}]', {ALONE: 1, UNREADABLE: 1}),
+    ],
+)
+def test_an_array_of_events_alone_is_read(indent: int | None, end: str, noted: dict[str, int], tmp_path: Path) -> None:
+    """As `jq .traceEvents` writes it, and without its end; only what stands around the array is missing."""
+    whole, before = of(tmp_path, json.dumps({"traceEvents": rows() * 3}).encode())
+    data = json.dumps(rows() * 3, indent=indent).removesuffix("]").rstrip().encode() + end.encode()
+    assert kineto.sniff(data)
+    profile, said = of(tmp_path, data)
+    assert said == before | noted
+    assert kernels(profile) == kernels(whole)
+    assert [(one.start_ns, one.end_ns) for one in profile.activities] == [
+        (one.start_ns, one.end_ns) for one in whole.activities
+    ]
+    assert profile.process.rank is None
+    assert profile.clocks[0].kind == "opaque"
+    (tmp_path / "alone.json").write_bytes(data)
+    assert aligned(tmp_path / "alone.json").profile.activities
+
+
 @pytest.mark.parametrize("data", [b"}", b', "traceEvents": []}'])
 def test_nothing_in_it_is_one_line(data: bytes, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^made: no .*; expected a trace of PyTorch's profiler$"):

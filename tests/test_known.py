@@ -177,6 +177,8 @@ KNOWN = [
     (b'{"schema": "1.0.1", "pid": 9, "time": "2023-07-14", "start_ts": 62, "nodes": []}', "execution trace"),
     (b'[{"name": "aten::mul", "ph": "X", "ts": 1.5, "dur": 2, "tid": 1, "pid": "CPU functions", "args": {}}]',
      "torch.autograd.profiler"),
+    (b'[{"ph": "M", "name": "process_name", "args": {"name": "Ascend Hardware"}}, {"cat": "cpu_op", "ph": "X"}]',
+     "is a trace of Ascend's profiler"),
     (b'{"otherData": {"generator": "mio2trace 0.3.0"}, "traceEvents": []}', "is a trace that mio2trace wrote"),
     (b"\x0a\x04\x42\x02\x08\x01\x0a\x04\x42\x02\x08\x01", "is a Perfetto trace"),
     (_tar(b'{"traceEvents": []}'), "is a tar archive"),

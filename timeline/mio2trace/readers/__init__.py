@@ -247,6 +247,7 @@ KNOWN: tuple[Known, ...] = (
         lambda head: _AUTOGRAD.match(head) is not None, "a trace of torch.autograd.profiler (PyTorch before 1.8)",
         "one of torch.profiler, of PyTorch 1.8 or newer",
     ),
+    Known(lambda head: _is_json(head) and b'"Ascend Hardware"' in head, "a trace of Ascend's profiler", _PROFILE),
     Known(
         lambda head: _EXECUTION.match(head) is not None, "an execution trace of PyTorch (a graph of its ops)",
         "the trace of torch.profiler",

@@ -285,6 +285,8 @@ def _cost(rows: Sequence[DeviceRow], numbers: Sequence[int], process: int) -> tu
 # -- The profile -------------------------------------------------------------------------------------------------------
 
 NAME = "PyTorch profiler trace (Kineto)"
+_ASCEND = b'"Ascend Hardware"'
+"""A process in traces of Ascend's profiler, whose rows have other forms."""
 _ROWS = late(
     rb'"cat"\s*:\s*"(?:cpu_op|cuda_runtime|cuda_driver|python_function|user_annotation|gpu_memcpy|gpu_memset|ac2g'
     rb'|Operator|Runtime|async_gpu)"'
@@ -351,8 +353,12 @@ class _Gpu(msgspec.Struct, gc=False):
 
 
 def sniff(head: bytes) -> bool:
-    """Return whether it has the header, or rows with its categories: files that other tools merged have no header."""
-    if head.lstrip()[:1] != b"{":
+    """Return whether it has the header, or rows with its categories: files that other tools merged have no header. An
+    array may hold the rows alone."""
+    begin = head.lstrip()[:1]
+    if begin == b"[":
+        return _ROWS.search(head) is not None and _ASCEND not in head
+    if begin != b"{":
         return False
     if b'"schemaVersion"' in head and b'"deviceProperties"' in head:
         return True
@@ -405,6 +411,9 @@ class _Reading:
         around = self._around(array)
         base = around.base if type(around.base) is int and 0 <= around.base <= _MOST_NS else 0
         self._devices(around)
+        if array.is_alone:
+            what = "array of events alone: GPU names, the base of the times and the rank are not in it"
+            self._notes.remark(what, self._source.name)
         if not self._of and not self._gpu:
             what = "no op, call or kernel in it; expected a trace of PyTorch's profiler"
             raise InputError(f"{self._source.name}: {what}")

@@ -1,5 +1,5 @@
 """A long JSON array of objects, cut between two of them: only one piece of it is in memory. Also the array
-``traceEvents`` of a Chrome JSON object, read so.
+``traceEvents`` of a Chrome JSON object, or such an array alone, read so.
 
 A piece of that is decoded at once. A piece that does not decode is read event by event. An array that stops (a killed
 run) is read up to its last whole event.
@@ -77,6 +77,7 @@ _FIRST_KEYS = r'"(?:ph|name|cat|args|bp|dur)"\s*:'
 _BETWEEN = late(rb"\}\s*,\s*(?=\{\s*" + _FIRST_KEYS.encode() + b")")
 _NEXT = late(r"\{\s*" + _FIRST_KEYS)
 _OPENING = late(rb'"traceEvents"\s*:\s*\[')
+_ALONE = late(rb"\s*\[")
 _SPACE = late(r"[\s,]*")
 _NO_NUMBER = late(rb'(?<!\\)("\s*:\s*)-?(?:inf|nan|NaN|Infinity)(?=\s*[,}])')
 """A value as C++ prints it, which JSON does not have: ``"blocks per SM": inf`` (of a device without properties),
@@ -166,7 +167,10 @@ _ARGS = msgspec.json.Decoder(Args, strict=False)
 
 
 class EventArray:
-    """``pieces`` yields the events; afterwards ``around`` is the object's text without them."""
+    """``pieces`` yields the events; afterwards ``around`` is the object's text without them.
+
+    ``is_alone``: there is no object. Chrome's format allows that, also without the closing bracket.
+    """
 
     def __init__(self, blocks: Iterator[bytes], place: str, notes: Notes) -> None:
         """Raises `InputError` if there is no such array."""
@@ -180,18 +184,21 @@ class EventArray:
         while opening is None and len(before) <= LONGEST_EVENT and (block := next(blocks, b"")):
             at = max(0, len(before) - _LONGEST_BORDER)
             before += block
-            opening = _OPENING.search(before, at)
+            opening = _ALONE.match(before) or _OPENING.search(before, at)
         if opening is None:
             if not before.rstrip().endswith(b"}"):
                 notes.cut_off(place)
             raise InputError(f"{place}: no traceEvents; expected a trace of PyTorch's profiler")
         self.before = before[: opening.end()]
         """The text before the array, with its bracket."""
+        self.is_alone = before.lstrip()[:1] == b"["
         self._rest = before[opening.end() :]
 
     @property
     def around(self) -> bytes:
         """The object with an empty array."""
+        if self.is_alone:
+            return b"{}"
         return self.before + b"]" + (self._after or b"}")
 
     def pieces(self) -> Iterator[Sequence[Event]]:
@@ -204,6 +211,8 @@ class EventArray:
         for block in self._blocks:  # only if the array is closed before the last piece
             if len(self._after) < LONGEST_EVENT:
                 self._after += block
+        if self.is_alone and self._after.strip():
+            self._notes.unreadable(f"{self._place}: behind the array of events")
 
     def _texts(self) -> Iterator[tuple[bytes, bool]]:
         """Yield whole events as an array (the last one with all text after it), and whether it is the last."""
@@ -253,6 +262,7 @@ class EventArray:
         decoder = json.JSONDecoder(strict=False, parse_float=_number)
         events: list[Event] = []
         failed = 0
+        is_whole = True
         at = _end_of_space(plain, 0)
         while at < len(plain):
             if plain[at] == "]":
@@ -268,17 +278,23 @@ class EventArray:
                     at += end
             except (ValueError, RecursionError):
                 failed += 1
+                is_whole = False
                 following = following or _NEXT.search(plain, at + 1)
                 if following is not None or not is_last:
                     self._notes.unreadable(self._place)
                 at = len(plain) if following is None else following.start()
                 continue
+            is_whole = True
             at = _end_of_space(plain, at)
             if isinstance(made, dict):
                 events.append(self._read_args(_event(made)))
             else:
                 self._notes.unreadable(self._place)
-        if is_last:
+        if is_last and self.is_alone and is_whole:
+            self._notes.remark(
+                "array of events without its closing bracket: more events may have been in it", self._place
+            )
+        elif is_last:
             self._notes.cut_off(self._place)
         return events
 
