@@ -1,4 +1,4 @@
-"""A zip archive is an input of every command, and what a stranger packed does no harm; a job as an archive."""
+"""A zip or tar archive is an input of every command, and what a stranger packed does no harm; a job as an archive."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import sys
 import tarfile
 import tracemalloc
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import orjson
@@ -111,7 +112,7 @@ def test_what_is_neither_profile_nor_log_is_passed_over_counted_and_named(tmp_pa
     mio2trace.analyse(path, notes=notes)
     assert "file of an archive that is neither profile nor log: skipped (run.zip/photo.jpg)" in map(str, notes)
     for nothing in ({}, photo):
-        with pytest.raises(InputError, match=r"run.zip: zip archive without a log or a profile"):
+        with pytest.raises(InputError, match=r"run.zip: archive without a log or a profile"):
             mio2trace.analyse(packed(path, nothing))
 
 
@@ -247,6 +248,164 @@ def test_an_archive_that_names_no_input_is_one_line(command: str, tmp_path: Path
     assert done.exit_code == 1
     assert ": holds no input; expected " in done.output
     assert len(done.output.splitlines()) == 1
+
+
+# -- Tar archives, under the same rules
+
+
+Member = tuple[str, bytes | tarfile.TarInfo]
+
+
+def tarred(path: Path, members: Sequence[Member], form: int = tarfile.PAX_FORMAT) -> Path:
+    """Written by Python, gzipped if the name says so; a member may be a header without content."""
+    with tarfile.open(path, "w:gz" if path.suffix in (".gz", ".tgz") else "w", format=form) as made:
+        for name, content in members:
+            info = content if isinstance(content, tarfile.TarInfo) else tarfile.TarInfo(name)
+            info.name = name
+            if isinstance(content, bytes):
+                info.size = len(content)
+            made.addfile(info, io.BytesIO(content) if isinstance(content, bytes) else None)
+    return path
+
+
+def header(kind: bytes, **more: object) -> tarfile.TarInfo:
+    info = tarfile.TarInfo()
+    info.type = kind
+    for name, value in more.items():
+        setattr(info, name, value)
+    return info
+
+
+@pytest.mark.parametrize("name", ["run.tar", "run.tar.gz", "run.tgz", "run.bin"])
+@pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT])
+@pytest.mark.parametrize("begin", ["", "./", "a" * 90 + "/" + "b" * 60 + "/"])
+def test_a_tar_archive_is_read_for_its_members(
+    name: str, form: int, begin: str, plain: list[str], tmp_path: Path
+) -> None:
+    """Whatever its name and form, also with long names and folders in it."""
+    members: list[Member] = [(begin or "job", header(tarfile.DIRTYPE))]
+    members += [(f"{begin}{os.path.basename(path)}", Path(path).read_bytes()) for path in plain]
+    path = tarred(tmp_path / name, members, form)
+    analysis = mio2trace.analyse(path)
+    assert [file.sha256 for file in analysis.inputs] == [file.sha256 for file in mio2trace.analyse(plain).inputs]
+    shown = begin.removeprefix("./")
+    assert sorted(file.path for file in analysis.inputs) == [f"{path}/{shown}prof.json", f"{path}/{shown}run.log"]
+    drawn = [mio2trace.convert(*files).metadata["attribution"] for files in ([path], plain)]
+    assert drawn[0] == drawn[1]
+
+
+def test_the_tar_that_tar_makes_is_read(plain: list[str], tmp_path: Path) -> None:
+    """With what GNU tar writes by itself: `./`, folders, blocks of zeros up to its blocking factor."""
+    path = tmp_path / "run.tar.gz"
+    subprocess.run(["tar", "-czf", path, "-C", str(Path(plain[0]).parent), "."], check=True)
+    assert sorted(file.name for file in mio2trace.analyse(path).inputs) == ["prof.json", "run.log"]
+
+
+def test_the_manifest_of_ours_is_used_in_a_tar_archive(tmp_path: Path) -> None:
+    manifest = {"schema": source.ARCHIVE_SCHEMA, "inputs": ["run.log", "prof.json"]}
+    other = LOG.replace("conv", "vnoc").encode()
+    members: list[Member] = [("manifest.json", orjson.dumps(manifest)), ("run.log", LOG.encode()), ("other.log", other)]
+    assert "prof.json is missing" in refusal(tarred(tmp_path / "less.tar", members))
+    path = tarred(tmp_path / "run.tar", [*members, ("prof.json", PROFILE)])
+    assert sorted(file.name for file in mio2trace.analyse(path).inputs) == ["prof.json", "run.log"]
+
+
+NO_FILES = {
+    "link": header(tarfile.SYMTYPE, linkname="/etc/passwd"),
+    "hard": header(tarfile.LNKTYPE, linkname="run.log"),
+    "pipe": header(tarfile.FIFOTYPE),
+    "device": header(tarfile.CHRTYPE),
+    "holes": header(tarfile.GNUTYPE_SPARSE),
+    "holes of today": header(tarfile.REGTYPE, pax_headers={"GNU.sparse.major": "1"}),
+}
+
+
+@pytest.mark.parametrize("name", NO_FILES)
+def test_a_tar_archive_with_what_is_no_plain_file_is_refused(name: str, tmp_path: Path) -> None:
+    path = tarred(tmp_path / "bad.tar", [("run.log", LOG.encode()), (name, NO_FILES[name])])
+    assert f"bad.tar: {name}: a link or a device" in refusal(path)
+
+
+@pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
+@pytest.mark.parametrize(
+    "name", ["../evil", "/etc/evil", "a/../../evil", "a" * 200 + "/../../evil", "x\x07y", "a\nb", "."]
+)
+def test_a_name_that_leads_out_of_a_tar_archive_is_refused(name: str, form: int, tmp_path: Path) -> None:
+    path = tarred(tmp_path / "bad.tar", [("run.log", b"x"), (name, b"x")], form)
+    assert "a name that leads out of the archive, or is none" in refusal(path)
+
+
+def test_a_tar_archive_has_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bomb, folders one in the other or side by side, too many files, a member twice, a header without end."""
+    bomb = tarred(tmp_path / "bomb.tar.gz", [(f"{number}.log", bytes(4 << 20)) for number in range(12)])
+    assert "more than 10 MB; --max-input" in refusal(bomb, 10_000_000)
+    monkeypatch.setattr(source, "FREE_EXPANSION", 10_000_000)
+    tracemalloc.start()
+    try:
+        assert "more than 10 MB" in refusal(bomb)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+    deep = tarred(tmp_path / "deep.tar", [("a/" * 40 + "run.log", b"x")])
+    assert "40 folders, one in the other; expected at most 32" in refusal(deep)
+    twice = tarred(tmp_path / "twice.tar", [("run.log", b"a"), ("./run.log", b"b")])
+    assert "run.log: twice" in refusal(twice)
+    endless = tarred(tmp_path / "endless.tar", [("k" * 2_000_000, b"x")])
+    assert "a header of more than 1 MiB" in refusal(endless)
+    monkeypatch.setattr(source, "MOST_MEMBERS", 20)
+    many = tarred(tmp_path / "many.tar", [(f"{number}/" + "a/" * 9 + "run.log", b"x") for number in range(3)])
+    assert "folders in the archive; expected at most 20" in refusal(many)
+    files = tarred(tmp_path / "files.tar", [(f"{number}", b"") for number in range(21)])
+    assert "more than 20 files in the archive" in refusal(files)
+    folders = tarred(tmp_path / "folders.tar", [(f"{number}", header(tarfile.DIRTYPE)) for number in range(101)])
+    assert "more than 100 headers in the archive" in refusal(folders)
+
+
+@pytest.mark.parametrize("name", ["run.tar", "run.tar.gz"])
+def test_a_cut_tar_archive_is_refused_as_cut_off(name: str, tmp_path: Path) -> None:
+    """Anywhere, also between two members; whatever follows the end is refused, too."""
+    path = tarred(tmp_path / name, [("run.log", LOG.encode()), ("prof.json", PROFILE)])
+    data = path.read_bytes()
+    end = len(data) if name.endswith("gz") else len(data.rstrip(b"\0"))
+    second = 512 * (2 + len(LOG.encode()) // 512)
+    for cut in (600, end // 2, end - 9, *((second,) if second < end else ())):
+        path.write_bytes(data[:cut])
+        assert refusal(path) == f"{name}: file cut off; expected a whole tar archive"
+    done = CliRunner().invoke(cli, ["report", str(path)])
+    assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
+    path.write_bytes(2 * data)
+    assert "content behind the end of the archive" in refusal(path)
+
+
+def test_a_tar_archive_with_a_flipped_byte_is_read_or_refused(tmp_path: Path) -> None:
+    path = tarred(tmp_path / "run.tar", [("run.log", LOG.encode()), ("x" * 120, b"x"), ("prof.json", PROFILE)])
+    data = path.read_bytes()
+    for at in [*range(0, 512, 3), *range(len(data) - 12_000, len(data), 97)]:
+        for bit in (0x55, 0x80, 0xFF):
+            path.write_bytes(data[:at] + bytes([data[at] ^ bit]) + data[at + 1 :])
+            with contextlib.suppress(InputError), source.unpacked(str(path)) as made:
+                assert all(os.path.isfile(os.path.join(made.folder, member)) for member in made.members)
+
+
+def test_an_archive_of_other_files_beside_a_profile_is_left_out(plain: list[str], tmp_path: Path) -> None:
+    """A folder of a bug report may hold the program's sources, packed; without a profile beside them it is refused."""
+    folder = Path(plain[0]).parent
+    tarred(folder / "sources.tar.gz", [("photo.jpg", b"\xff\xd8\0\0")])
+    packed(folder / "more.zip", {"photo.jpg": b"\xff\xd8\0\0"})
+    notes = Notes()
+    assert len(mio2trace.analyse(folder, notes=notes).inputs) == 2
+    assert sum(note.count for note in notes if note.kind == "archive of a directory left out") == 2
+    for path in plain:
+        os.unlink(path)
+    with pytest.raises(InputError, match=r"^(more\.zip|sources\.tar\.gz): archive without a log or a profile$"):
+        mio2trace.analyse(folder)
+
+
+def test_a_tar_archive_from_a_pipe_is_refused_with_what_to_give(tmp_path: Path) -> None:
+    path = tarred(tmp_path / "run.tar.gz", [("run.log", LOG.encode())])
+    done = CliRunner().invoke(cli, ["report", "-"], input=path.read_bytes())
+    assert done.exit_code == 1
+    assert "expected the archive itself, by its path" in done.stderr
 
 
 # -- `mio2trace completion` and `mio2trace doctor`.

@@ -10,7 +10,6 @@ import json
 import re
 import shutil
 import sqlite3
-import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -149,15 +148,6 @@ def _database(*tables: str) -> bytes:
         return connection.serialize()
 
 
-def _tar(content: bytes) -> bytes:
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w") as archive:
-        member = tarfile.TarInfo("rank0.pt.trace.json")
-        member.size = len(content)
-        archive.addfile(member, io.BytesIO(content))
-    return file.getvalue()
-
-
 KNOWN = [
     (_one_table("Name,Calls,TotalDurationNs,AverageNs,Percentage"), "is a summary"),
     (_one_table("Dispatch_ID,GPU_ID,Queue_ID,PID,TID,Kernel_Name,Start_Timestamp"), "rocprofv2"),
@@ -181,7 +171,7 @@ KNOWN = [
      "is a trace of Ascend's profiler"),
     (b'{"otherData": {"generator": "mio2trace 0.3.0"}, "traceEvents": []}', "is a trace that mio2trace wrote"),
     (b"\x0a\x04\x42\x02\x08\x01\x0a\x04\x42\x02\x08\x01", "is a Perfetto trace"),
-    (_tar(b'{"traceEvents": []}'), "is a tar archive"),
+    (b"BZh91AY&SY" + bytes(9), "is a file packed by bzip2, xz or zstd"),
     *((bytes.fromhex(magic) + bytes(504), "journal of an SQLite database")
       for magic in ("d9d505f920a163d7", "377f0682002de218", "377f0683002de218")),
 ]  # fmt: skip

@@ -217,6 +217,10 @@ def _rotated(paths: Sequence[str]) -> dict[str, list[str]]:
     return {newest[stem]: [path for _, path in sorted(its)] for stem, its in older.items() if stem in newest}
 
 
+class _NoInput(InputError):
+    """An archive that holds neither a profile nor a log."""
+
+
 class Unpacking:
     """The archives among the inputs, unpacked while this context lasts. Members are shown as if the archive were a
     folder. A folder with the members and the manifest of an archive counts as an archive. ``references``: the paths of
@@ -246,8 +250,8 @@ class Unpacking:
         readers = READERS if accepted.readers is None else accepted.readers
         found = _inputs_among(members, readers, os.path.basename(path), "an archive", notes, accepted.readers is None)
         if not found:
-            what = _of_no_use(members, made.folder) or f"zip archive without {accepted.expected}"
-            raise InputError(f"{os.path.basename(path)}: {what}")
+            what = _of_no_use(members, made.folder) or f"archive without {accepted.expected}"
+            raise _NoInput(f"{os.path.basename(path)}: {what}")
         return found
 
     def shown(self, path: str) -> str:
@@ -304,9 +308,18 @@ def _located(path: str, options: FileOptions, notes: Notes, unpacking: Unpacking
         archives = [str(file) for file in files if is_archive(str(file))]
         plain = [file for file in files if str(file) not in archives]
         profiles = _inputs_among(plain, PROFILES, Path(path).name or path, "a directory", notes)
-        profiles += [file for archive in archives for file in unpacking.inputs_of(archive, ANY, notes)]
+        empty: list[_NoInput] = []
+        for archive in archives:
+            try:
+                profiles += unpacking.inputs_of(archive, ANY, notes)
+            except _NoInput as error:
+                empty.append(error)
         if profiles:
+            for one in empty:
+                notes.remark("archive of a directory left out", str(one))
             return profiles
+        if empty:
+            raise empty[0]
         refused = _of_no_use(plain, path)
         if refused is not None:
             raise InputError(f"{Path(path).name or path}: {refused}")

@@ -2,7 +2,7 @@
 
 This module knows no format. A source is read once, from front to back, so that standard input works like a file. A
 regular file is read up to the size that it had when it was opened, so that a growing file has an end. The decompressed
-size of a compressed file is limited. A zip archive is unpacked into a new folder.
+size of a compressed file is limited. A zip or tar archive is unpacked into a new folder.
 """
 
 from __future__ import annotations
@@ -423,7 +423,7 @@ def opened_pipe(path: str, name: str, block_size: int) -> tuple[BinaryIO, bytes]
         raise
 
 
-# -- Zip archives from strangers: unpacked into a new folder within limits, or refused with the name of the member -----
+# -- Archives from strangers: unpacked into a new folder within limits, or refused with the name of the member ---------
 #
 # The archive is not trusted: neither the names in it, nor the sizes that it states, nor its directory. Archives of
 # `mio2trace record` and `mio2trace bundle` hold a ``manifest.json`` that names the members that are inputs.
@@ -441,6 +441,16 @@ _NOT_IN_A_NAME = re.compile(r"[\x00-\x1f\x7f\\]|^[A-Za-z]:")
 _PACKED = (0, 8)
 """Accepted compression methods: none, and deflate (APPNOTE 4.4.5)."""
 _PACKED_AGAIN = (*ZIP_MAGIC, b"7z\xbc\xaf\x27\x1c", b"Rar!")
+_TAR_BLOCK = 512
+_PLAIN = (b"0", b"\0", b"7")
+"""Types of plain files in a tar archive: of today, of old archives, and contiguous ones."""
+_MOST_OF_A_HEADER = 1 << 20
+"""Bytes of an extended header of a tar archive, which holds names."""
+
+
+_LEADS_OUT = "a name that leads out of the archive, or is none; expected a plain file"
+_IS_LINK = "a link or a device in the archive; expected a plain file"
+_IS_TWICE = "twice in the archive; expected it once"
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -475,14 +485,28 @@ class _Bounded(io.FileIO):
 
 
 def is_archive(path: str) -> bool:
-    """Return whether a regular file begins like a zip archive."""
+    """Return whether a regular file begins like a zip archive, or like a tar archive, plain or gzipped."""
+    return bool(_archive_of(path))
+
+
+def _archive_of(path: str) -> str:
+    """Return ``zip`` or ``tar``; empty for any other file."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
-            return False
+            return ""
         with open(path, "rb") as file:
-            return file.read(4) in ZIP_MAGIC
-    except (OSError, ValueError):
-        return False
+            head = file.read(8 * _TAR_BLOCK)
+        if head.startswith(GZIP_MAGIC):
+            head = zlib.decompressobj(31).decompress(head, _TAR_BLOCK)
+            return "tar" if is_tar(head) else ""
+        return "zip" if head.startswith(ZIP_MAGIC) else "tar" if is_tar(head) else ""
+    except (OSError, ValueError, zlib.error):
+        return ""
+
+
+def is_tar(head: bytes) -> bool:
+    """Return whether decompressed content begins like a tar archive (POSIX or GNU)."""
+    return head[257:262] == b"ustar"
 
 
 def is_unpacked(path: str) -> bool:
@@ -526,7 +550,8 @@ def unpacked(path: str, max_input: int | None = None) -> Iterator[Unpacked]:
     except OSError as error:
         raise InputError(f"{name}: cannot unpack it: {error.strerror or error}") from None
     try:
-        yield _unpack(path, name, folder, most)
+        unpack = _unpack_tar if _archive_of(path) == "tar" else _unpack
+        yield unpack(path, name, folder, most)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -559,22 +584,22 @@ def _members(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInfo]:
     for info in files:
         shown = f"{name}: {info.filename}"
         if _NOT_IN_A_NAME.search(info.orig_filename) or not _is_inside(info.filename):
-            raise InputError(f"{shown}: a name that leads out of the archive, or is none; expected a plain file")
+            raise InputError(f"{shown}: {_LEADS_OUT}")
         if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG):
-            raise InputError(f"{shown}: a link or a device in the archive; expected a plain file")
+            raise InputError(f"{shown}: {_IS_LINK}")
         if info.flag_bits & 1:
             raise InputError(f"{shown}: locked with a password; expected an archive without")
         if info.compress_type not in _PACKED:  # other methods use any amount of memory
             raise InputError(f"{shown}: packed by method {info.compress_type}; expected deflate, or nothing")
         if info.filename in names:
-            raise InputError(f"{shown}: twice in the archive; expected it once")
+            raise InputError(f"{shown}: {_IS_TWICE}")
         names.add(info.filename)
-    _require_few_folders(names, name)
+    _require_few_folders(names, name, set())
     return files
 
 
-def _require_few_folders(names: Iterable[str], archive: str) -> None:
-    folders: set[str] = set()
+def _require_few_folders(names: Iterable[str], archive: str, folders: set[str]) -> None:
+    """Add the folders of ``names``. Raises `InputError` if there are too many, or too many one in the other."""
     for name in names:
         if name.count("/") > DEEPEST:
             deep = name.count("/")
@@ -633,14 +658,172 @@ def _named(manifest: Manifest, name: str) -> tuple[str, ...]:
 
 def _lay(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str, left: int, name: str, most: int) -> int:
     """Write a member to ``path`` and return its bytes. Raises `InputError` if it has more than ``left``."""
+    with archive.open(info) as packed:
+        return _write(iter(lambda: packed.read(BLOCK), b""), path, left, f"{name}: {info.filename}", name, most)
+
+
+def _write(blocks: Iterable[bytes], path: str, left: int, shown: str, name: str, most: int) -> int:
+    """Write a member, ``shown`` in messages, and return its bytes. Raises `InputError` if it has more than ``left``, or
+    is an archive."""
     size = 0
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    with archive.open(info) as packed, open(path, "xb") as file:
-        while block := packed.read(BLOCK):
+    with open(path, "xb") as file:
+        for block in blocks:
             if not size and block.startswith(_PACKED_AGAIN):
-                raise InputError(f"{name}: {info.filename}: an archive in an archive; expected logs and profiles")
+                raise InputError(f"{shown}: an archive in an archive; expected logs and profiles")
             size += len(block)
             if size > left:
                 raise InputError(f"{name}: unpacked, more than {most // 1_000_000} MB; --max-input sets another limit")
             file.write(block)
     return size
+
+
+# -- Tar archives, plain or gzipped: one pass over the blocks, in which only plain files are written -------------------
+
+
+class _TarFile(NamedTuple):
+    """A header of a tar archive: ``kind`` is its type flag."""
+
+    name: str
+    kind: bytes
+    size: int
+
+
+class _Blocks:
+    """The decoded content of an archive, read in exact sizes."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks = blocks
+        self._held = memoryview(b"")
+
+    def some(self, most: int) -> bytes:
+        """Return the next bytes, at most ``most``; empty at the end."""
+        if not self._held:
+            self._held = memoryview(next(self._blocks, b""))
+        made, self._held = bytes(self._held[:most]), self._held[most:]
+        return made
+
+    def exactly(self, size: int) -> Iterator[bytes]:
+        """Yield the next ``size`` bytes in blocks. Raises EOFError if the archive ends before."""
+        while size:
+            block = self.some(size)
+            if not block:
+                raise EOFError
+            size -= len(block)
+            yield block
+
+
+def _unpack_tar(path: str, name: str, folder: str, most: int) -> Unpacked:
+    notes = Notes()
+    members: set[str] = set()
+    folders: set[str] = set()
+    try:
+        with contextlib.closing(Source(path, 0, notes, max_input=most)) as source:
+            blocks = _Blocks(source.blocks())
+            left = most
+            for member in _tar_files(blocks, name):
+                shown = f"{name}: {member.name}"
+                if not _is_inside(member.name):
+                    raise InputError(f"{shown}: {_LEADS_OUT}")
+                if member.name in members:
+                    raise InputError(f"{shown}: {_IS_TWICE}")
+                members.add(member.name)
+                if len(members) > MOST_MEMBERS:
+                    raise InputError(f"{name}: more than {MOST_MEMBERS} files in the archive; expected fewer")
+                _require_few_folders((member.name,), name, folders)
+                content = blocks.exactly(member.size)
+                left -= _write(content, os.path.join(folder, member.name), left, shown, name, most)
+                for _ in blocks.exactly(-member.size % _TAR_BLOCK):
+                    pass
+            while block := blocks.some(BLOCK):
+                if block.strip(b"\0"):
+                    raise InputError(f"{name}: content behind the end of the archive; expected one tar archive")
+    except EOFError:
+        raise InputError(f"{name}: file cut off; expected a whole tar archive") from None
+    except ValueError as error:
+        raise InputError(f"{name}: damaged tar archive: {error}; expected a whole tar archive") from None
+    except OSError as error:
+        raise InputError(f"{name}: cannot unpack it: {error.strerror or error}") from None
+    if notes.problems:
+        raise InputError(f"{name}: {notes.problems[0].kind.partition(':')[0]}; expected a whole tar archive")
+    if not is_unpacked(folder):
+        return Unpacked(folder, tuple(sorted(members)), None)
+    manifest = _read_manifest(folder)
+    assert manifest is not None
+    named = _named(manifest, name)
+    missing = [one for one in named if one not in members]
+    if missing:
+        raise InputError(f"{name}: {missing[0]} is missing; {MANIFEST} names it as an input")
+    return Unpacked(folder, named, manifest)
+
+
+def _tar_files(blocks: _Blocks, name: str) -> Iterator[_TarFile]:
+    """Yield the plain files; the caller reads the content of each. Raises EOFError without the block of zeros that ends
+    an archive, `InputError` for a link or a device, ValueError for a damaged header."""
+    stated: dict[str, str] = {}
+    headers = 0
+    while (header := b"".join(blocks.exactly(_TAR_BLOCK))).strip(b"\0"):
+        headers += 1
+        if headers > 5 * MOST_MEMBERS:
+            raise InputError(f"{name}: more than {5 * MOST_MEMBERS} headers in the archive; expected fewer")
+        member = _tar_header(header)
+        if member.kind in (b"x", b"g", b"L", b"K"):
+            if member.size > _MOST_OF_A_HEADER:
+                raise ValueError(f"a header of more than {_MOST_OF_A_HEADER >> 20} MiB")
+            text = b"".join(blocks.exactly(member.size + -member.size % _TAR_BLOCK))[: member.size]
+            if member.kind == b"L":
+                stated["path"] = _name_of(text.rstrip(b"\0"))
+            elif member.kind == b"x":
+                stated |= _pax(text)
+            continue
+        path = stated.get("path", member.name)
+        while path.startswith("./"):
+            path = path[2:].lstrip("/")
+        size = int(stated["size"]) if stated.get("size", "").isdecimal() else member.size
+        is_sparse = any(key.startswith("GNU.sparse.") for key in stated)
+        stated = {}
+        if member.kind == b"5" or (member.kind in _PLAIN and path.endswith("/")):
+            if size:
+                raise ValueError("a folder with content")
+            continue
+        if member.kind not in _PLAIN or is_sparse:
+            raise InputError(f"{name}: {path}: {_IS_LINK}")
+        yield _TarFile(path, b"0", size)
+
+
+def _tar_header(block: bytes) -> _TarFile:
+    """Return the fields of a header that are used. Raises ValueError if its checksum is wrong."""
+    if _tar_number(block[148:156]) != sum(block) - sum(block[148:156]) + 8 * ord(" "):
+        raise ValueError("a header with a wrong checksum")
+    name = block[:100].partition(b"\0")[0]
+    prefix = block[345:500].partition(b"\0")[0] if block[257:263] == b"ustar\0" else b""
+    return _TarFile(_name_of(prefix + b"/" + name if prefix else name), block[156:157], _tar_number(block[124:136]))
+
+
+def _tar_number(field: bytes) -> int:
+    """Return a number in octal digits, or in GNU's binary form. Raises ValueError for anything else."""
+    if field[0] == 0x80:
+        return int.from_bytes(field[1:], "big")
+    number = int(field.partition(b"\0")[0].strip() or b"0", 8)
+    if number < 0:
+        raise ValueError("a negative number in a header")
+    return number
+
+
+def _pax(text: bytes) -> dict[str, str]:
+    """Return the records of an extended header, each ``LENGTH KEY=VALUE`` and a line feed."""
+    found: dict[str, str] = {}
+    at = 0
+    while at < len(text):
+        length = text[at : at + 20].partition(b" ")[0]
+        end = at + (int(length) if length.isdigit() else 0)
+        if not at < end <= len(text):
+            raise ValueError("an extended header without its lengths")
+        key, _, value = text[at + len(length) + 1 : end - 1].partition(b"=")
+        found[_name_of(key)] = _name_of(value)
+        at = end
+    return found
+
+
+def _name_of(name: bytes) -> str:
+    return os.fsdecode(name)

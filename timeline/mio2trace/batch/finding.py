@@ -22,12 +22,14 @@ from mio2trace.outgoing import visible
 from mio2trace.privacy import Cleaner
 from mio2trace.readers import PROFILES, READERS, refusal, run_log
 from mio2trace.runs import is_of_rank
-from mio2trace.source import ZIP_MAGIC, Source, leads_out
+from mio2trace.source import ZIP_MAGIC, Source, is_tar, leads_out
 
 JOURNAL = "_runs"
 """The journals of a dataset begin with this name; a folder with a journal holds no runs."""
 _DATABASE = b"SQLite format 3\0"
-_DATA_SUFFIX = re.compile(r"\.(json|db|sqlite3?|rpd|csv|log|txt|out|trace|pftrace|tfprof|zip)(\.gz)?$", re.IGNORECASE)
+_DATA_SUFFIX = re.compile(
+    r"\.(json|db|sqlite3?|rpd|csv|log|txt|out|trace|pftrace|tfprof|zip|tar|tgz)(\.gz)?$", re.IGNORECASE
+)
 _PROFILE_LIKE = re.compile(r"prof|trace|results|\.(?:db|rpd)(?:\.gz)?$", re.IGNORECASE)
 _OF_PROCESS = re.compile(r"^\d+_(?=results|agent_info|[a-z_]+_trace|[a-z_]+_stats)", re.IGNORECASE)
 """rocprofv3 begins the names of the files of a process like this."""
@@ -181,7 +183,7 @@ def _file(path: str, size: int) -> _File:
 
 
 def _kind(head: bytes) -> Kind:
-    if head.startswith(ZIP_MAGIC):
+    if head.startswith(ZIP_MAGIC) or is_tar(head):
         return "archive"
     if any(reader.sniff(head) for reader in PROFILES):
         return "profile"

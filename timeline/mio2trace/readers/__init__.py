@@ -23,7 +23,7 @@ from mio2trace.readers.rocm import rocpd, v3_csv
 from mio2trace.readers.rocm.database import MAGIC, tables
 from mio2trace.readers.rocm.tables import header
 from mio2trace.readers.tf.wire import WireError, varint
-from mio2trace.source import Source
+from mio2trace.source import Source, is_tar
 
 
 class Later:
@@ -228,7 +228,13 @@ KNOWN: tuple[Known, ...] = (
         "a trace that mio2trace wrote", _SOURCE,
     ),
     Known(lambda head: head.startswith(_JOURNAL), "a journal of an SQLite database", "the database beside it"),
-    Known(lambda head: head[257:262] == b"ustar", "a tar archive", "its files: unpack it, and give the folder"),
+    Known(
+        is_tar, "a tar archive that is packed again, or comes from a pipe", "the archive itself, by its path",
+    ),
+    Known(
+        lambda head: head.startswith((b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd")),
+        "a file packed by bzip2, xz or zstd", "what is in it: unpack it, or pack it with gzip",
+    ),
     Known(_table("name", "calls", "totaldurationns"), "a summary of calls or kernels without their times", _TRACE),
     Known(_table("counter_name", "counter_value"), "a table of counters", _TRACE),
     Known(_table("kernelname", "grd", "wgr", without="beginns"), "a table of counters without times", _TIMES),
