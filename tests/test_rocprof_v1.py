@@ -20,6 +20,7 @@ from mio2trace.model.profile import Profile, Resources
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import Reader, ReadOptions
 from mio2trace.readers.rocm import v1
+from mio2trace.readers.rocm.assembly import TWICE
 from mio2trace.source import Source
 from tests.rocm_files import activities, plain, read, read_made, samples, sql
 from tests.rocm_made import run, v1_events
@@ -155,6 +156,19 @@ def test_a_table_of_two_processes_may_lack_sizes(tmp_path: Path) -> None:
     profiles, _ = read_made(tmp_path, head + rows, v1.TABLE)
     found = {profile.process.pid: [(a.name, a.grid) for a in profile.activities] for profile in profiles}
     assert found == {7: [("a, b", (64, 1, 1))], 8: [("k", None)]}
+
+
+def test_a_table_that_was_appended_to_itself_counts_once(tmp_path: Path) -> None:
+    """By number and times; its counters, too."""
+    head = "Index,KernelName,gpu-id,queue-id,pid,tid,grd,wgr,lds,scr,arch_vgpr,obj,SQ_WAVES,BeginNs,EndNs\n"
+    rows = "".join(f'{at},"k",1,0,7,7,64,64,0,0,8,0x0,4,{10 * at},{10 * at + 5}\n' for at in (0, 1, 2))
+    for text, twice in ((head + rows, 0), (head + rows + head + rows, 3), (head + rows + rows, 3)):
+        (profile,), said = read_made(tmp_path, text, v1.TABLE)
+        assert [(one.number, one.start_ns, one.counters) for one in profile.activities] == [
+            (0, 0, (4.0,)), (1, 10, (4.0,)), (2, 20, (4.0,)),
+        ]  # fmt: skip
+        assert said.get(TWICE, 0) == twice
+        assert not profile.defects
 
 
 def test_a_database_of_kernels_alone(tmp_path: Path) -> None:

@@ -15,9 +15,10 @@ import pytest
 from mio2trace import analyse
 from mio2trace.conversion import convert
 from mio2trace.model.profile import Profile, Resources
-from mio2trace.notes import InputError, Notes
+from mio2trace.notes import UNREADABLE, InputError, Notes
 from mio2trace.readers import detect
 from mio2trace.readers.rocm import tables, v3_csv
+from mio2trace.readers.rocm.assembly import TWICE
 from mio2trace.source import Source
 from tests.rocm_files import activities, read, samples
 
@@ -49,6 +50,63 @@ def test_every_row_is_a_kernel_with_its_exact_times(name: str) -> None:
 
 def _taken(resources: Resources | None) -> tuple[int | None, ...]:
     return () if resources is None else (resources.vgprs, resources.sgprs, resources.lds_bytes)
+
+
+TIMED = '"Kind","Agent_Id","Queue_Id","Dispatch_Id","Kernel_Name","Correlation_Id","Start_Timestamp","End_Timestamp"'
+TABLES = {
+    "kernel_trace": [
+        TIMED, *(f'"KERNEL_DISPATCH","Agent 1",{1 + at % 2},{at},"k{at % 3}",{40 - at},{100 * at},{100 * at + 50}'
+                 for at in (1, 3, 2, 4, 5)),
+        '"KERNEL_DISPATCH","Agent 1",1,6,"k1",35,500,550',  # as kernel 5, but for its number
+    ],
+    "hip_api_trace": [
+        MARKERS.strip(), *(f'"HIP_RUNTIME_API","hipLaunchKernel",7,7,{40 - at},{100 * at - 50},{100 * at - 40}'
+                           for at in (1, 2, 3, 4, 5)),
+        '"HIP_RUNTIME_API","hipDeviceSynchronize",7,7,60,900,950',
+    ],
+    "marker_api_trace": [MARKERS.strip(), '"MARKER_CORE_RANGE_API","step 1",7,7,70,0,400'],
+    "memory_copy_trace": [
+        '"Kind","Direction","Source_Agent_Id","Destination_Agent_Id","Correlation_Id","Start_Timestamp","End_Timestamp"',
+        *(f'"MEMORY_COPY","MEMORY_COPY_HOST_TO_DEVICE","Agent 0","Agent 1",50,{at},{at + 9}' for at in (600, 610)),
+    ],
+    "counter_collection": [
+        '"Correlation_Id","Dispatch_Id","Agent_Id","Queue_Id","Process_Id","Thread_Id","Kernel_Name","Counter_Name",'
+        '"Counter_Value","Start_Timestamp","End_Timestamp"',
+        *(f'{40 - at},{at},"Agent 1",1,7,7,"k","SQ_WAVES",8,{100 * at},{100 * at + 50}' for at in (1, 1, 2, 2)),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("again", [1, 2])
+@pytest.mark.parametrize("kinds", [[kind] for kind in TABLES] + [[*TABLES]])
+def test_a_table_that_was_appended_to_itself_counts_once(kinds: list[str], again: int, tmp_path: Path) -> None:
+    """By id and times: equal times alone, or an equal id with other times, prove nothing."""
+    found = []
+    for folder, times in (("once", 0), ("twice", again)):
+        (tmp_path / folder).mkdir()
+        for kind in kinds:
+            text = "".join(f"{line}\n" for line in TABLES[kind])
+            written(tmp_path / folder, f"a_{kind}.csv", text * (1 + times))
+        notes = Notes()
+        profiles = read(tmp_path / folder / f"a_{kinds[0]}.csv", v3_csv, notes, every_call=True)
+        found.append([
+            (
+                [(a.name, a.kind == "kernel" and a.number, a.start_ns, a.call and a.call.name, a.range, a.counters)
+                 for a in one.activities],
+                [(call.name, call.start_ns) for call in one.other_calls], one.ranges, one.defects,
+            )
+            for one in profiles
+        ])  # fmt: skip
+        said = {note.kind: note.count for note in notes}
+        assert said.get(TWICE, 0) == times * sum(len(TABLES[kind]) - 1 for kind in kinds)
+        assert not any(note.kind == UNREADABLE for note in notes)
+    assert found[0] == found[1]
+
+
+def test_a_second_table_of_other_times_is_all_counted(tmp_path: Path) -> None:
+    other = [line.replace("00,", "07,").replace("50,", "57,") for line in TABLES["kernel_trace"]]
+    text = "".join(f"{line}\n" for line in (*TABLES["kernel_trace"], TABLES["kernel_trace"][0], *other[1:]))
+    assert len(of(written(tmp_path, "a_kernel_trace.csv", text)).activities) == 12
 
 
 @pytest.mark.shared

@@ -63,6 +63,9 @@ _CALLS = ("name", "thread", "start_ns", "end_ns", "correlation", "line", "parent
 Value = TypeVar("Value")
 
 
+TWICE = "row that is there twice, with one id and equal times: counted once"
+
+
 class _Form(NamedTuple):
     """What many commands have in common."""
 
@@ -100,6 +103,10 @@ class Assembly:
         self._place = place
         self.process = Process(index=0, pid=whole(pid, MOST_NS))
         self._records = 0
+        self._is_numbered = False
+        """Whether rows that were added one by one state the number of their kernel."""
+        self.is_of_table = False
+        """Whether the rows are of a CSV table, which may have been appended to itself."""
         self._threads: dict[int | None, Thread] = {}
         self._devices: dict[Hashable, Device] = {}
         self._queues: dict[Hashable, Queue] = {}
@@ -229,6 +236,7 @@ class Assembly:
         ``common`` are more arguments of `form`. The place is for its counters."""
         shown, key = whole(number, MOST_NS), whole(correlation, MOST_NS)
         place = len(self._rows)
+        self._is_numbered |= shown is not None
         self._rows.add((
             place if shown is None else shown, *times, NO if key is None else key,
             self.form(kind, name, queue, **common), line, whole(size_bytes, MOST_NS) or 0, _id(range_id),
@@ -322,6 +330,10 @@ class Assembly:
     def finish(self, every_call: bool) -> Profile:
         """Return the profile, with activities in the order of their launches (`_as_launched`)."""
         self._ranges.sort(key=lambda made: (made.thread, made.start_ns, -made.end_ns))
+        ranges = len(self._ranges)
+        if self.is_of_table:
+            pairs = zip(self._ranges, [None, *self._ranges], strict=False)
+            self._ranges = [one for one, before in pairs if one.id is None or one != before]
         if self.counts:
             self._notes.remark(COUNTER_RUN, self._place)
         rows, calls = self._rows, self._calls
@@ -329,14 +341,22 @@ class Assembly:
         by_key = Index(keys)
         repeated = np.flatnonzero(keys != NO)
         repeated = repeated[by_key.rows(keys[repeated]) != repeated]
+        firsts = by_key.rows(keys[repeated])
+        is_same = np.full(len(repeated), self.is_of_table)
+        for field in ("name", "thread", "start_ns", "end_ns"):
+            is_same &= calls[field][repeated] == calls[field][firsts]
+        same_calls, repeated = repeated[is_same], repeated[~is_same]
         launching_names = np.array(["Launch" in name for name in self._call_names], bool)
         self.defects["repeated-correlation"] += int(launching_names[calls["name"][repeated]].sum())
 
         form, correlation, start = rows["form"], rows["correlation"], rows["start_ns"]
         forms = [*self._forms]
         kind = np.array([KINDS.index(one.kind) for one in forms], np.int8)[form]
+        twice = self._twice(kind)
+        if again := len(same_calls) + int(twice.sum()) + ranges - len(self._ranges):
+            self._notes.remark(TWICE, self._place, again)
         call = by_key.rows(correlation)
-        alone = (kind == KERNEL) & (call < 0)
+        alone = (kind == KERNEL) & (call < 0) & ~twice
         if alone.any() and len(by_key):
             what = "kernel whose launch was not recorded: no arrow leads to it"
             self._notes.remark(what, self._place, int(alone.sum()))
@@ -357,11 +377,14 @@ class Assembly:
 
         queue = np.array([one.queue for one in forms], np.int32)[form]
         order: Any = _as_launched(np.append(with_activities.start_ns, NO)[call], start, queue)
+        places = len(order)
+        if twice.any():
+            order = order[~twice[order]]
         count = len(order)
         if np.array_equal(correlation, with_activities.correlation):
             correlation = with_activities.correlation  # nearly always; then the same column serves both
         del start
-        if np.array_equal(order, np.arange(count)):
+        if count == places and np.array_equal(order, np.arange(count)):
             order = slice(None)  # nearly always; then no column is copied
         form = form[order]
         pools = {
@@ -373,10 +396,11 @@ class Assembly:
         activities: Activities = Activities.of_columns(
             count, **columns, **pools, kind=kind[order], queue=queue[order], correlation=correlation[order],
             call=call[order].astype(np.int32), calls=with_activities, range=self._places(parent[order]),
-            counters=self._counters(count, order),
+            counters=self._counters(places, order),
         )  # fmt: skip
         others = np.ones(len(keys), bool)
         others[launched] = False
+        others[same_calls] = False
         if not every_call:
             others &= every.name.where(lambda name: _KEPT.search(name) is not None)[: len(keys)]
         first = by_key.rows(keys) == np.arange(len(keys))
@@ -398,6 +422,27 @@ class Assembly:
             counters=self.counts.counters,
             captured=captured,
         )
+
+    def _twice(self, kind: NDArray[np.int8]) -> NDArray[np.bool_]:
+        """Which rows of a table repeat an earlier one of the same id: kernels by their number, others by their
+        correlation id, with equal times and all else equal."""
+        rows = self._rows
+        twice = np.zeros(len(kind), bool)
+        if not self.is_of_table:
+            return twice
+        has_number = (kind == KERNEL) & self._is_numbered
+        for which, field in ((has_number, "number"), (~has_number & (rows["correlation"] != NO), "correlation")):
+            places = np.flatnonzero(which)
+            if (np.diff(rows[field][places]) > 0).all():
+                continue  # nearly always: a profiler counts them
+            columns = [rows[name][places] for name in ("correlation", "form", "size_bytes", "end_ns", "start_ns")]
+            columns.append(rows[field][places])
+            order = np.lexsort(columns)
+            is_same = np.ones(max(len(places) - 1, 0), bool)
+            for column in columns:
+                is_same &= np.diff(column[order]) == 0
+            twice[places[order[1:][is_same]]] = True
+        return twice
 
     def _all_calls(self, threads: Numbers) -> Calls:
         """All calls, then one without name and times for each of ``threads``."""
@@ -698,6 +743,11 @@ class Values(Generic[Key]):
 
     def __bool__(self) -> bool:
         return bool(self._values)
+
+    def known(self) -> Iterator[tuple[Key, str]]:
+        """The kernels and the names of their counters."""
+        names = [name for name, _, _ in self._number]
+        return ((key, names[number]) for key, of_kernel in self._values.items() for number in of_kernel)
 
     @property
     def counters(self) -> tuple[HardwareCounter, ...]:

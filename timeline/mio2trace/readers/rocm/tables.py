@@ -48,6 +48,9 @@ class Table:
     def __init__(self, lines: Iterator[bytes], text: str, numbers: tuple[str, ...], notes: Notes, place: str) -> None:
         self._lines = lines
         first = next((line for line in lines if line.strip()), b"")
+        self._header = first.strip()
+        self.part = 0
+        """How often the header came again: the table was appended to another one."""
         self.columns = header(first)
         self._place_of = {name: place for place, name in enumerate(self.columns)}
         self._text = self._place_of.get(text, -1)
@@ -102,6 +105,13 @@ class Table:
         number = 1
         for number, line in enumerate(self._lines, 2):
             is_cut = not line.endswith(b"\n")  # these tools end each row with one
+            if line.strip() == self._header:
+                if pending:
+                    self._lost(whole)
+                    pending = ""
+                self.part += 1
+                self._notes.remark("header of a table that comes again: several tables in one file", self._place)
+                continue
             text = line.decode(errors="replace").rstrip("\r\n")
             # A row begins like the one before it, with a quote or without.
             fields = None if pending[:1] == '"' != text[:1] else self._fields(text)

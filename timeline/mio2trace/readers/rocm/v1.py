@@ -126,6 +126,7 @@ def _read_table(source: Source, options: ReadOptions, notes: Notes) -> Records:
     for line, row in table.rows(*named("index", "kernelname", "beginns", "endns", "pid", *dispatch), *counters):
         index, name, begin, end, pid = row[:5]
         assembly = assemblies[pid_of(pid)]
+        assembly.is_of_table = True
         span = assembly.times(integer(begin), integer(end), "kernel")
         if span is None:
             continue

@@ -25,7 +25,7 @@ from mio2trace.notes import Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records, kernel_name
 from mio2trace.readers.rocm import tables
-from mio2trace.readers.rocm.assembly import VALUE, Assemblies, Assembly, route_of, sizes, sort_by_name
+from mio2trace.readers.rocm.assembly import TWICE, VALUE, Assemblies, Assembly, route_of, sizes, sort_by_name
 from mio2trace.readers.rocm.tables import Table, integer
 from mio2trace.source import Source
 
@@ -105,7 +105,9 @@ class _Reading:
         def made(process: _Process) -> Assembly:
             # No machine is named; a set without guids is of one, but rocpd may have converted several.
             clock = Clock("boottime", scope="" if process[0] else f"file {source.index}")
-            return Assembly(source.index, clock, notes, source.lead.name, process[1])
+            assembly = Assembly(source.index, clock, notes, source.lead.name, process[1])
+            assembly.is_of_table = True
+            return assembly
 
         self._of = Assemblies(made)
         self._process_of: dict[tuple[str, int | None], _Process] = {}
@@ -183,11 +185,15 @@ class _Reading:
                 "kernel", kernel_name(name), times=times, number=number, correlation=key, line=line, **told
             )
             if self._is_counted:
-                self._dispatches[guid, number, times[0]] = assembly, place
+                self._dispatches.setdefault((guid, number, times[0]), (assembly, place))
 
     def counters(self, part: Source, is_kernels: bool) -> None:
-        """Read values of counters. ``is_kernels``: the table is also that of the kernels."""
-        for line, (guid, number, counter, text, start, *kernel) in self._table(part, _COUNTERS).rows(
+        """Read values of counters. ``is_kernels``: the table is also that of the kernels. Equal rows are of several
+        instances, so only a value from before the header came again shows that the table is there twice."""
+        table = self._table(part, _COUNTERS)
+        before: set[tuple[int, int, str]] = set()
+        parts = 0
+        for line, (guid, number, counter, text, start, *kernel) in table.rows(
             *("guid", "dispatch_id", "counter_name", "counter_value", *_TIMES, "kernel_name", "process_id"),
             *("thread_id", "agent_id", "queue_id", "correlation_id"),
             *("vgpr_count", "accum_vgpr_count", "sgpr_count", "lds_block_size", "scratch_size"),
@@ -202,6 +208,12 @@ class _Reading:
                     self._notes.add("counter of a kernel that is not in the table of kernels: left out", part.name)
                 continue
             assembly, place = found
+            if table.part > parts:
+                parts = table.part
+                before = {(id(one), *known) for one in self._of.values() for known in one.counts.known()}
+            if (id(assembly), place, counter) in before:
+                self._notes.remark(TWICE, part.name)
+                continue
             value = float(text) if VALUE.fullmatch(text) else None
             assembly.counts.add(place, counter, "", sort_by_name(counter), value)
 
