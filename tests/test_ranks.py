@@ -326,12 +326,12 @@ def test_merge_is_one_picture_of_the_ranks(tmp_path: Path) -> None:
     done = call("merge", *RANKS, "-o", str(out), "--check")
     assert done.exit_code == 0, done.output
     assert "15 collectives overlap" in done.stderr
-    assert "pid 3194583 arrives last 11 times" in done.stderr
+    assert "file rank1 arrives last 11 times" in done.stderr
     document = json.loads(gzip.decompress(out.read_bytes()))
     clock: dict[str, Any] = document["metadata"]["clock"]["processes"][1]
     assert clock["offset_ns"] == 0 < clock["error_ns"] < 2_000_000  # six broadcasts bound nothing
     names = {e["args"]["name"] for e in document["traceEvents"] if e.get("name") == "process_name"}
-    assert {"Host pid 3194582", "Host pid 3194583"} <= {name.partition(" (")[0] for name in names}
+    assert {"Host file rank0", "Host file rank1"} <= {name.partition(" (")[0] for name in names}
     before = out.read_bytes()
     alone = call("merge", RANKS[0], "-o", str(out))
     assert (alone.exit_code, "one profile; expected those of several processes of a job" in alone.stderr) == (1, True)
@@ -393,7 +393,7 @@ def test_messages_of_real_ranks_have_the_size_that_their_file_states() -> None:
     answer = call("ranks", *RANKS).stdout.splitlines()
     assert len(answer) <= 20
     assert max(map(len, answer)) <= 78
-    assert answer[0].startswith("pid 3194583 is last in 11 of 15 collectives")
+    assert answer[0].startswith("file rank1 is last in 11 of 15 collectives")
     shown = [size for size in set(sizes) if any(f"allreduce {size / 1e6:.1f} MB" in line for line in answer)]
     assert 4 * 2431040 in shown, "most time"
     assert f"{len(set(sizes)) - len(shown)} more sizes" in "\n".join(answer)

@@ -9,14 +9,16 @@ import json
 import re
 import shutil
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
 import mio2trace
+from mio2trace import runs
 from mio2trace.align.same_run import begun_again
 from mio2trace.analysis import AnalysisOptions, analyse
 from mio2trace.answer import report_of
@@ -24,6 +26,7 @@ from mio2trace.batch.finding import find_runs
 from mio2trace.cli import cli
 from mio2trace.conversion import Conversion, convert
 from mio2trace.files import short_names
+from mio2trace.model.profile import Process, Profile
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops.operation import Operation
 from mio2trace.trace import CounterValue, Slice, Trace
@@ -475,3 +478,46 @@ def test_a_stream_with_more_than_a_tenth_of_the_kernel_time_is_at_the_top(
     busy = {one.name for one in trace.events() if isinstance(one, CounterValue)}
     assert ("Stream 9 busy" in busy) is bool(names)
     assert "Device busy" in busy
+
+
+@pytest.mark.parametrize(
+    ("names", "labels"),
+    [
+        (("ddp4_rank0.json.gz", "ddp4_rank1.json.gz"), ("file rank0", "file rank1")),
+        (("rank_0.json", "rank_10.json"), ("file rank0", "file rank10")),
+        (("job/Rank-0/trace.json", "job/Rank-1/trace.json"), ("file rank0", "file rank1")),
+        (("worker0.1623143089861.json", "worker1.1623143566756.json"), ("file worker0", "file worker1")),
+        (("m_tp0_pp1.json", "m_tp1_pp1.json"), ("file tp0", "file tp1")),
+        (("m_tp0_dp0.json", "m_tp1_dp0.json", "m_tp0_dp1.json"), ("file tp0 dp0", "file tp1 dp0", "file tp0 dp1")),
+        (("vllm-prefill.json", "vllm-decode.json"), ("file prefill", "file decode")),
+        (("trace_0.json", "trace_1.json"), ("file 0", "file 1")),
+        (("alice-node1.json", "bob-node2.json"), ("file node1", "file node2")),
+        (("alice.json", "bob.json"), ()),
+        (("alice_0.json", "bob_1.json"), ()),
+        (("host_3194582.json", "host_3194583.json"), ()),
+        (("prank0.json", "prank1x.json"), ()),
+        (("rank0_a.json", "rank0_b.json"), ()),
+        (("same.json", "same.json"), ()),
+        (("", ""), ()),
+    ],
+)  # fmt: skip
+def test_a_process_is_called_by_what_its_file_says_of_the_job(names: tuple[str, ...], labels: tuple[str, ...]) -> None:
+    """Words of a fixed list and numbers; no other part of a name gets into a trace."""
+    assert tuple(runs._labels_by_file(names)) == labels
+
+
+def test_stated_ranks_and_process_ids_go_before_the_names_of_files() -> None:
+    processes = Process(index=0, pid=7, rank=4), Process(index=0, pid=8, rank=5)
+    profiles = [Profile(source=at, records=0, processes=(process,)) for at, process in enumerate(processes)]
+    names = {0: "rank0.json", 1: "rank1.json"}
+
+    def labels(of: Sequence[Profile], names: Mapping[int, str]) -> list[str]:
+        return [one.process.label for one in runs.labelled(of, names)]
+
+    assert labels(profiles, names) == ["rank 4", "rank 5"]
+    unknown = [
+        msgspec.structs.replace(one, processes=(msgspec.structs.replace(one.process, rank=None),)) for one in profiles
+    ]
+    assert labels(unknown, names) == ["file rank0", "file rank1"]
+    assert labels(unknown, {0: "t_7.json", 1: "t_8.json"}) == ["pid 7", "pid 8"]
+    assert labels(unknown, {}) == ["pid 7", "pid 8"]

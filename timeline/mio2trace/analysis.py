@@ -303,7 +303,7 @@ def _runs(
     if is_job:
         profiles = in_order(profiles)
         own = shares(profiles, part.told(profiles), options.without, notes)
-        profiles = labelled(profiles)
+        profiles = labelled(profiles, {file.source: file.name for file in part.inputs})
         note_shared_devices(profiles, notes)
     else:
         own = [Share(logs, tuple(part.libraries), calls), *[Share()] * (len(profiles) - 1)]

@@ -178,18 +178,48 @@ def in_order(profiles: Iterable[Profile]) -> list[Profile]:
     )
 
 
-def labelled(profiles: Sequence[Profile]) -> list[Profile]:
-    """Return the processes of a job, each with a distinct label; ranks if all differ."""
+_PART_OF_JOB = re.compile(
+    r"(?<![a-z])(rank|worker|node|gpu|device|dev|dp|tp|pp|ep|cp|sp|fsdp|shard|stage|replica|proc|process|client|server"
+    r"|actor|critic|rollout|trainer|learner|generator|encoder|decoder|prefill|decode|draft)"
+    r"(?:[ _.-]?(\d{1,5})(?!\d)|(?![a-z\d]))",
+    re.IGNORECASE,
+)
+"""Words for a process in the name of its file. No other word of a name is shown: a trace has no names of files."""
+_SMALL = re.compile(r"\d{1,4}")
+
+
+def _labels_by_file(names: Sequence[str]) -> list[str]:
+    """Return what the names of files say about their processes (``file rank0``): the words by which they differ, or the
+    number. Empty if that does not tell the files apart."""
+    found = [[f"{match[1]}{match[2] or ''}".lower() for match in _PART_OF_JOB.finditer(name)] for name in names]
+    common = set.intersection(*map(set, found))
+    own = [" ".join(word for word in words if word not in common) for words in found]
+    if not all(own):
+        columns = [*zip(*(re.split(r"\D+", name) for name in names), strict=False)]
+        differing = [column for column in columns if len(set(column)) > 1]
+        is_number = len(differing) == 1 and all(map(_SMALL.fullmatch, differing[0]))
+        own = [*differing[0]] if is_number and len({re.sub(r"\d+", "0", name) for name in names}) == 1 else []
+    return [f"file {one}" for one in own] if len(set(own)) == len(names) else []
+
+
+def labelled(profiles: Sequence[Profile], names: Mapping[int, str]) -> list[Profile]:
+    """Return the processes of a job, each with a distinct label: ranks if all differ, else what the ``names`` of their
+    files (by number) say, else process ids."""
     ranks = [profile.process.rank for profile in profiles]
     if None in ranks or len(set(ranks)) < len(ranks):
         ranks = [None] * len(ranks)
+    by_file = _labels_by_file([names.get(profile.source, "") for profile in profiles]) if None in ranks else []
     pids = [profile.process.pid for profile in profiles]
+    if set(by_file) == {f"file {pid}" for pid in pids}:
+        by_file = []
     of_pid = Counter(pids)
     result = []
     for number, (profile, rank, pid) in enumerate(zip(profiles, ranks, pids, strict=True)):
         label = f"rank {rank}" if rank is not None else f"pid {pid}"
         if rank is None and (pid is None or of_pid[pid] > 1):
             label = f"process {number}"
+        if by_file:
+            label = by_file[number]
         process = msgspec.structs.replace(profile.process, rank=rank, label=label)
         result.append(msgspec.structs.replace(profile, processes=(process, *profile.processes[1:])))
     return result

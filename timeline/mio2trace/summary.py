@@ -243,7 +243,9 @@ def _process_parts(processes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Describe how the clocks of a job's processes relate to the first one; processes with equal relations are
     joined."""
     alike: dict[tuple[int, int | None, str], list[str]] = {}
-    names = [f"rank {one['rank']}" if "rank" in one else f"pid {one.get('pid', '?')}" for one in processes]
+    names = [
+        f"rank {one['rank']}" if "rank" in one else one.get("name", f"pid {one.get('pid', '?')}") for one in processes
+    ]
     for name, one in zip(names[1:], processes[1:], strict=True):
         alike.setdefault((one["offset_ns"], one["error_ns"], one["method"]), []).append(name)
     for (offset, error, method), of in alike.items():

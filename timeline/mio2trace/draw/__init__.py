@@ -308,8 +308,9 @@ def _process_clocks(profiles: Sequence[_Profile]) -> dict[str, object]:
     for one in profiles:
         process, clock = one.alignment.profile.process, one.alignment.process_clock
         if clock is not None:
-            ids = {"rank": process.rank, "pid": process.pid}
-            known = {name: number for name, number in ids.items() if number is not None}
+            of_file = process.label if process.label.startswith("file ") else None
+            ids = {"rank": process.rank, "pid": process.pid, "name": of_file}
+            known = {name: value for name, value in ids.items() if value is not None}
             shift = {"offset_ns": clock.shift_ns, "error_ns": clock.error_ns, "method": clock.method}
             processes.append({**known, **shift})
     return {"processes": processes} if processes else {}

@@ -897,7 +897,7 @@ class HostSide:
             return []
         process, of = self._alignment.profile.process, self._alignment.profile.framework.name
         name = f"Host {process.label}".rstrip() + (f" ({of})" if of else "")
-        if process.label and process.rank is not None and process.pid is not None:
+        if process.label and process.pid is not None and process.label != f"pid {process.pid}":
             name += f" (pid {process.pid})"
         return [Process(id=self._process, name=f"{name}{self._suffix}", sort=0, description=_HELP)]
 
