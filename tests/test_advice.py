@@ -350,7 +350,7 @@ def test_what_runs_beside_unrecorded_work_may_not_run_alone(rule: str, lost_ms: 
 
 def test_a_collective_without_sizes_is_named() -> None:
     """As in older profiles of PyTorch; its rate is not known."""
-    said = "runs only collectives; the longest: AllReduce 1x8x9x9 (2.000 ms per iteration)."
+    said = "; the longest: AllReduce 1x8x9x9 (total 2.000 ms per iteration)."
     assert fired(reducing(4 * MS, 0), "communication").found.number.endswith(said)
 
 

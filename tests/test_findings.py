@@ -401,9 +401,9 @@ def test_units_are_those_of_the_device_that_the_profile_names() -> None:
 @pytest.mark.parametrize(
     ("ms", "said"),
     [
-        ((20, 1, 2), "; most in ncclDevKernel_AllReduce_Sum_f32_RING_LL (20.00 ms per iteration)."),
-        ((9, 8, 2), "; the longest: ncclDevKernel_AllReduce_Sum_f32_RING_LL (9.000 ms per iteration)."),
-        ((1, 20, 2), "; most in AllReduce 1000000 (20.00 ms per iteration, 0.3 GB/s on the bus)."),
+        ((20, 1, 2), "; most in ncclDevKernel_AllReduce_Sum_f32_RING_LL (total 20.00 ms per iteration)."),
+        ((9, 8, 2), "; the longest: ncclDevKernel_AllReduce_Sum_f32_RING_LL (total 9.000 ms per iteration)."),
+        ((1, 20, 2), "; most in AllReduce 1000000 (total 20.00 ms per iteration, 0.3 GB/s on the bus)."),
         ((1, 2, 20), "runs only collectives."),
     ],
 )

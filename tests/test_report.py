@@ -873,3 +873,16 @@ def test_a_percentage_is_the_time_beside_it_over_the_step(last_ms: int) -> None:
     assert (made.steady.told.told_by, section.iterations, section.step_ns) == ("repetition", 3, 20 * MS)
     shares = {row.name: (row.ns, section.share(row.ns)) for row in section.kernels}
     assert shares == {"a": (10 * MS, 0.5), "b": (5 * MS, 0.25)}
+
+
+@pytest.mark.parametrize(("us", "streams", "said"), [(400, 2, False), (700, 2, False), (600, 8, True)])
+def test_shares_above_100_percent_are_explained(us: int, streams: int, said: bool, tmp_path: Path) -> None:
+    """Kernels of one name on several streams take more time than the step."""
+    events = [row("user_annotation", f"ProfilerStep#{at}", 542, 542, FIRST_US + 1000 * at, 999) for at in range(4)]
+    for step, stream in itertools.product(range(4), range(streams)):
+        events += launched(10 * step + stream, 1000 * step + 10, us, "k" if said else f"k{stream}", stream=stream)
+    path = kineto_file(tmp_path, events)
+    why = "ernels overlap, so a share may exceed 100 %"
+    assert (why in run(path, "-q")) is said
+    for form in ("markdown", "html"):  # they show what all kernels of one kind take
+        assert (why in run(path, "--format", form, "-q")) is (streams * us > 1000)

@@ -482,7 +482,7 @@ def _tree(section: Section, room: Room) -> dict[str, Any] | None:
     if not any(node.parts for node in section.tree):
         return None
     nodes = _nodes(section, section.tree, room, 0)
-    note = f"ms {section.each}, % {section.of_whole}"
+    note = f"ms {section.each}, % {section.of_whole}" + "; " * bool(section.beyond()) + section.beyond()
     return part("Layers, operations, kernels", note=note, tree=nodes, id="tree")
 
 
@@ -525,6 +525,7 @@ def _compute(section: Section) -> dict[str, Any] | None:
             legend.append(key(colour(own.primitive), f"{label} {share}", helps=own.helps))
     picture = svg.stacked(pieces, section.kernel_ns, "What the kernels compute", height=34, width=1000)
     note = f"{ms(section.kernel_ns)} of kernels {section.each}; % {section.of_whole}"
+    note += "; " * bool(section.beyond()) + section.beyond()
     if section.step_ns and section.kernel_ns > 1.005 * (section.step_ns - (section.idle_ns or 0)):
         note += "; kernels overlap"
     return part("What the kernels compute", note=note, picture=picture, legend=legend, id="computes")

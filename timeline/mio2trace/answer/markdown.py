@@ -70,7 +70,8 @@ def _section(section: Section, several: bool, room: Room) -> Iterator[str]:
     what = "the step" if section.step is not None else "the recording"
     yield from _table(f"Where {what} goes", ("part", "ms", f"% of {what}", "cause"), spent_cells(section))
     if section.parts:
-        yield f"\nWhat the kernels compute, {section.of_whole}: {_cell(section.makeup())}."
+        beyond = f" {_sentence(section.beyond())}".rstrip()
+        yield f"\nWhat the kernels compute, {section.of_whole}: {_cell(section.makeup())}.{beyond}"
     yield from _findings(section.findings, room)
     yield from _steps(section, room)
     yield from _ranks(section, room)

@@ -157,6 +157,8 @@ def _lists(section: Section, most: int) -> Iterator[str]:
         return
     if section.steps_ns or (section.step is None and section.kernel_ns):
         yield f"{'% ' + section.of_whole:>{WIDTH}}"
+    if beyond := section.beyond(in_parts=False):
+        yield f"{beyond:>{WIDTH}}"
     for label, rows, rest in listed:
         timed = [*islice((row for row in rows if row.ns != 0), most)]  # an op that only copies runs no kernel
         yield from _rows(section, label, timed, rest, most)

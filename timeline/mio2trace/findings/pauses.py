@@ -398,7 +398,7 @@ def _communication(subject: Subject) -> Iterator[Found]:
     named = []
     rates: dict[str, Bandwidth] = {}
     took = _unnamed_collectives(subject)
-    texts = {name: f"{name} ({subject.time(ns)})" for name, ns in took.items()}
+    texts = {name: f"{name} (total {subject.time(ns)})" for name, ns in took.items()}
     kinds = {name: kind_of(name) for name in took}
     for problem in subject.problems:
         own = problem.operation.problem
@@ -410,7 +410,7 @@ def _communication(subject: Subject) -> Iterator[Found]:
             named.append(problem.name)
             kinds[problem.name] = own.collective
             took[problem.name] = problem.ns
-            texts[problem.name] = f"{problem.at_line} ({subject.time(problem.ns)}{bus})"
+            texts[problem.name] = f"{problem.at_line} (total {subject.time(problem.ns)}{bus})"
     all_ns = sum(_collectives(subject))
     took[""] = max(0, all_ns - sum(took.values()))  # of operations that are no collectives
     longest = max(took, key=took.__getitem__)
