@@ -24,7 +24,7 @@ from mio2trace import analysis, queries
 from mio2trace.cli import TASKS, cli
 from mio2trace.commands import RARE
 from mio2trace.notes import InputError
-from mio2trace.reports import Table, print_table
+from mio2trace.reports import Table, left_out, print_table
 from mio2trace.trace import Slice
 from tests.conftest import ROOT, Golden
 from tests.kineto_files import kineto_file
@@ -516,3 +516,19 @@ def test_a_profile_that_a_command_does_not_show_is_mentioned(with_log: bool, tmp
         assert f"problem: 2 profiles: the profile that {which} is shown" in done.stderr
     answer = CliRunner().invoke(cli, [*map(str, files)], catch_exceptions=False)
     assert ": 0.900 ms per iteration, 0.026 ms of kernels (1 iteration)." in " ".join(answer.stdout.split())
+
+
+def test_a_share_is_not_shown_without_the_problem_that_it_is_of() -> None:
+    """The query ``runs`` of a dataset, in 80 columns."""
+    row = {
+        "run": "job/worker0.1623143089861.pt.trace.json.gz", "version": "rocm-7.0.2-release", "kernel_ms": 98.589,
+        "device": "AMD Instinct MI300X", "iterations": 6, "kernels": 8772, "find_percent": 1.5,
+        "slowest_problem": "Conv fwd 32x256x14x14", "percent_of_kernel_time": 4.4,
+    }  # fmt: skip
+    order = ("run", "version", "device", "iterations", "kernel_ms", "kernels", "find_percent", "slowest_problem",
+             "percent_of_kernel_time")  # fmt: skip
+    table = Table(columns=order, rows=[row])
+    for width in (60, 80, 100, 140):
+        lost = left_out(table, width)
+        assert "percent_of_kernel_time" in lost or "slowest_problem" not in lost
+        assert width < 80 or "slowest_problem" not in lost

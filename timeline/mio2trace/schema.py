@@ -50,6 +50,7 @@ _VOCABULARY = (
     _named("operation", "text", 0, "the operation's name; in `ops --each` its index"),
     _named("operation_index", "count", 7, "index of the operation in the log"),
     _named("problem", "text", 0, "the operation's problem: name, pad, mode, type and layout"),
+    _named("slowest_problem", "text", 1, "the problem with most kernel time; a share behind it is of this problem"),
     _named("call_index", "count", 2, "place of the call in the profile, from 0"),
     _named("iteration", "count", 2, "its number; 0 is the warm-up, if a log names the iterations"),
     _named("pass", "text", 1, "set-up, warm-up or iteration, with its direction"),
