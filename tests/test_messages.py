@@ -326,3 +326,23 @@ def test_errors_and_warnings_are_moments_in_the_trace() -> None:
             assert one.args["within_ns"] > 0
         starts.append([one.start_ns for one in drawn])
     assert starts[0] == starts[1]
+
+
+@pytest.mark.parametrize(
+    ("lines", "shown"),
+    [
+        (("MIOpen Error: a", "MIOpen Error: b"), "line 2: a"),
+        (
+            ("MIOpen Error: a", "x.cpp:1:2: warning: w", "x.hpp:7:9: fatal error: 'y' file not found"),
+            "fatal error: 'y'",
+        ),
+        (("MIOpen Error: a", "x.cpp:8:3: error: no member named 'z'"), "8:3: error: no member"),
+        (("MIOpen Error: a", "1 error generated when compiling for gfx90a."), "line 2: a"),
+    ],
+)
+def test_the_answer_shows_the_compilers_own_error(log: str, lines: tuple[str, ...], shown: str) -> None:
+    """It is the cause; the library's errors before it are its consequences."""
+    Path(log).write_text(SEARCH.splitlines(True)[0] + "".join(f"{line}\n" for line in lines))
+    done = CliRunner().invoke(cli, ["report", log, "-q"])
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("log ")]
+    assert shown in line

@@ -288,12 +288,18 @@ def _steps(section: Section) -> str:
     return "; ".join(filter(None, (section.between, *said)))
 
 
+_OF_COMPILER = re.compile(r"\d+:\d+: (?:fatal )?error: ")
+"""A compiler's own error, which is the cause of the errors that a library prints before it."""
+
+
 def _complaints(log: Sequence[tuple[str, int, str]]) -> str:
+    """Return the number of errors and warnings, each with the first one; of a compiler's errors the first."""
     parts = []
     for level in ("error", "warning"):
         of = [(number, text) for word, number, text in log if word == level]
         if of:
-            parts.append(f"{count(sum(number for number, _ in of), level)}: {of[0][1][:100]}")
+            text = next((text for _, text in of if _OF_COMPILER.search(text)), of[0][1])
+            parts.append(f"{count(sum(number for number, _ in of), level)}: {text[:100]}")
     return "; ".join(parts)
 
 
