@@ -69,6 +69,26 @@ def test_a_record_behind_a_link_is_none(tmp_path: Path) -> None:
     assert CliRunner().invoke(cli, words).exit_code == 0
 
 
+def test_a_profile_far_below_a_folder_is_named(tmp_path: Path) -> None:
+    """What to give, in one line; a link out of the folder, and folders too deep, are not looked into."""
+    made_up(tmp_path / "other")
+    given = tmp_path / "given"
+    (given / "a" / "b").mkdir(parents=True)
+    (given / "a" / "b" / "notes.md").write_text("# notes")
+    (given / "a" / "b" / "link").symlink_to(tmp_path / "other")
+    words = ["report", str(given)]
+    assert "a directory without profile, log or ckp-" in CliRunner().invoke(cli, words).stderr
+    shutil.copytree(tmp_path / "other", given / "a" / "b" / "run 1")
+    found = CliRunner().invoke(cli, words)
+    said = (
+        "given: no profile and no log in it, nor in its folders; expected a folder that holds them: a/b/run 1 holds a"
+    )
+    assert (found.exit_code, found.stderr) == (1, f"mio2trace: {said} profile\n")
+    (given / "1/2/3/4/5").mkdir(parents=True)
+    shutil.move(given / "a", given / "1/2/3/4/5")
+    assert "a directory without profile, log or ckp-" in CliRunner().invoke(cli, words).stderr
+
+
 def test_an_unpacked_archive_holds_its_members_itself(tmp_path: Path) -> None:
     made_up(tmp_path / "run")
     assert CliRunner().invoke(cli, ["bundle", str(tmp_path / "run"), "-o", str(tmp_path / "b.zip")]).exit_code == 0

@@ -24,7 +24,7 @@ from mio2trace import analysis, queries
 from mio2trace.cli import TASKS, cli
 from mio2trace.commands import RARE
 from mio2trace.notes import InputError
-from mio2trace.reports import Table, left_out, print_table
+from mio2trace.reports import Cell, Table, left_out, print_table
 from mio2trace.trace import Slice
 from tests.conftest import ROOT, Golden
 from tests.kineto_files import kineto_file
@@ -520,7 +520,7 @@ def test_a_profile_that_a_command_does_not_show_is_mentioned(with_log: bool, tmp
 
 def test_a_share_is_not_shown_without_the_problem_that_it_is_of() -> None:
     """The query ``runs`` of a dataset, in 80 columns."""
-    row = {
+    row: dict[str, Cell] = {
         "run": "job/worker0.1623143089861.pt.trace.json.gz", "version": "rocm-7.0.2-release", "kernel_ms": 98.589,
         "device": "AMD Instinct MI300X", "iterations": 6, "kernels": 8772, "find_percent": 1.5,
         "slowest_problem": "Conv fwd 32x256x14x14", "percent_of_kernel_time": 4.4,

@@ -11,6 +11,7 @@ import errno
 import io
 import os
 import re
+import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -79,6 +80,10 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
 
 _PATTERNS = ("*", "*/*", "plugins/profile/*/*")
 """Patterns of files to look for in a directory; the last ones are TensorBoard's."""
+
+
+_DEEPEST, _MOST_LOOKED_AT = 6, 200
+"""Folders one in the other, and files, that are looked at to name a folder which holds a profile."""
 
 
 class FileOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -323,7 +328,32 @@ def _located(path: str, options: FileOptions, notes: Notes, unpacking: Unpacking
         refused = _of_no_use(plain, path)
         if refused is not None:
             raise InputError(f"{Path(path).name or path}: {refused}")
+        deeper = _with_profiles_below(path)
+        if deeper is not None:
+            said = "no profile and no log in it, nor in its folders; expected a folder that holds them"
+            raise InputError(f"{Path(path).name or path}: {said}: {_readable(deeper)} holds a profile")
     return [ck.locate(path, options.tags, notes)]
+
+
+def _with_profiles_below(path: str) -> str | None:
+    """Return the first folder far below ``path``, relative to it, that holds a profile; links are not followed."""
+    files = 0
+    for folder, folders, names in os.walk(path):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        if folder[len(path) :].count(os.sep) >= _DEEPEST:
+            folders.clear()
+        for name in sorted(names):
+            files += 1
+            if files > _MOST_LOOKED_AT:
+                return None
+            file = os.path.join(folder, name)
+            with contextlib.suppress(InputError, OSError):
+                if not stat.S_ISREG(os.lstat(file).st_mode):
+                    continue
+                with contextlib.closing(Source(file, 0, Notes())) as source:
+                    if any(reader.sniff(source.head) for reader in PROFILES):
+                        return os.path.relpath(folder, path)
+    return None
 
 
 def _inputs_among(
