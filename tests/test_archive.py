@@ -387,6 +387,15 @@ def test_a_tar_archive_with_a_flipped_byte_is_read_or_refused(tmp_path: Path) ->
                 assert all(os.path.isfile(os.path.join(made.folder, member)) for member in made.members)
 
 
+def test_a_bundle_of_an_archive_whose_members_are_far_below(plain: list[str], tmp_path: Path) -> None:
+    members = {f"home/job/run 1/{os.path.basename(path)}": Path(path).read_bytes() for path in plain}
+    for given in (packed(tmp_path / "run.zip", members), tarred(tmp_path / "run.tar", [*members.items()])):
+        out = tmp_path / f"{given.suffix[1:]}-bundle.zip"
+        done = CliRunner().invoke(cli, ["bundle", str(given), "-o", str(out)])
+        assert done.exit_code == 0, done.output
+        assert len(mio2trace.analyse(out).inputs) == 2
+
+
 def test_an_archive_of_other_files_beside_a_profile_is_left_out(plain: list[str], tmp_path: Path) -> None:
     """A folder of a bug report may hold the program's sources, packed; without a profile beside them it is refused."""
     folder = Path(plain[0]).parent

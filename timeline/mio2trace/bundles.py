@@ -444,9 +444,10 @@ class _Laid:
             place = os.path.join(folder, f"archive-{number}")
             with unpacked(file, max_input) as made:
                 os.rename(made.folder, place)
-            self.files.append(place)
-            if made.manifest is None:
+            if made.manifest is None:  # its members may all be far below: a folder is only looked into so far
+                self.files.append(os.path.join(place, os.path.commonpath(map(os.path.dirname, made.members or ("",)))))
                 continue
+            self.files.append(place)
             with open(os.path.join(place, MANIFEST), "wb") as out:
                 out.write(orjson.dumps(made.manifest.told))
             self.told = self.told or {name: made.manifest.told[name] for name in TOLD if name in made.manifest.told}
