@@ -204,6 +204,42 @@ def test_types_and_scales() -> None:
     assert any("row-major" in doubt for doubt in bare.doubts)
 
 
+ROW, COLUMN = (4, 1), (1, 2)
+SCALED = (4, 8), (8, 2)
+LATER, EARLIER = ("", "", "", "", "", "", "15", "True"), ("", "", "", "15", "", "", "", "True")
+
+
+@pytest.mark.parametrize(
+    ("more", "types", "values", "scales", "bias"),
+    [
+        (((), (), (2,)), ("float", "float", "bfloat16"), LATER, ("1", "1"), True),
+        ((ROW, COLUMN), ("float", "float"), LATER, ("2", "2"), False),
+        (((2,), (), (), ()), ("bfloat16", "", "float", "float"), EARLIER, ("1", "1"), True),
+        (((), (), ROW, COLUMN), ("", "", "float", "float"), EARLIER, ("2", "2"), False),
+        (((), (), (), ()), ("", "", "float", "float"), EARLIER, ("1", "1"), False),
+    ],
+)
+def test_a_scaled_product_of_any_version(
+    more: tuple[Any, ...], types: tuple[str, ...], values: tuple[str, ...], scales: tuple[str, str], bias: bool
+) -> None:
+    """In older versions bias and type stand before the scales. A scale for each row is a vector."""
+    of_rows = ((8, 1), (1, 8))
+    made, _ = product_of("aten::_scaled_mm", (*SCALED, *more), ("float8", "float8", *types), of_rows, values)
+    options = parsed(made.command or "")
+    assert (options["d_type"], options["scaleA"], options["scaleB"]) == ("bf16_r", *scales)
+    assert ("bias_vector" in options) == bias
+    assert made.bytes_min == 4 * 8 + 8 * 2 + 2 * 4 * 2
+
+
+def test_a_scaled_product_that_the_bench_does_not_have() -> None:
+    """Scales of blocks; a type of the result that is not recorded is not that of the matrices."""
+    blocks, _ = product_of("aten::_scaled_mm", (*SCALED, (4, 4), (4, 2)), ("float8", "float8"), (), LATER)
+    assert (blocks.command, blocks.flop) == (None, 2 * 4 * 8 * 2)
+    assert "blocks" in blocks.command_reason
+    untold, _ = product_of("aten::_scaled_mm", (*SCALED, (), ()), ("float8", "float8", "float", "float"))
+    assert (untold.command, untold.bytes_min, untold.flop) == (None, None, 2 * 4 * 8 * 2)
+
+
 @pytest.mark.parametrize(
     ("text", "shown"), [("0.5", "0.5"), ("$(reboot)", "1"), ("1e99", "1"), ("nan", "1"), ("-2", "-2")]
 )

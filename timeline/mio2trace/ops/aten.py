@@ -57,11 +57,24 @@ class Given(NamedTuple):
         steps = tuple(step for step in strides or () if isinstance(step, int))
         return Tensor(lengths, steps if len(steps) == len(lengths) else ())
 
+    def elements(self, place: int) -> int:
+        """Return the number of elements of an input in memory: what is expanded is there once. 0 if it is no tensor."""
+        try:
+            x = self.tensor(place)
+        except ValueError:
+            return int(self.dtype(place) is not None)
+        return product(tuple(length for length, step in zip(x.lengths, x.strides or x.lengths, strict=True) if step))
+
     def dtype(self, place: int) -> str | None:
         return (self.inputs.dtypes[place] or None) if place < len(self.inputs.dtypes) else None
 
     def text(self, place: int) -> str:
         return self.inputs.values[place] if place < len(self.inputs.values) else ""
+
+    def is_tensor(self, place: int) -> bool:
+        """Return whether an input is a tensor: one without dimensions has only a type."""
+        shapes = self.inputs.shapes
+        return self.dtype(place) is not None or bool(place < len(shapes) and shapes[place])
 
     def is_true(self, place: int) -> bool:
         return self.text(place) == "True"
@@ -228,34 +241,47 @@ def _rnn(given: Given, direction: _Direction) -> Made:
 # Matrix products
 
 
-class _Scales(NamedTuple):
-    """Places of the inputs beta and alpha, the added tensor, the flag of an activation, and the type of the result."""
+class _Places(NamedTuple):
+    """Places of the inputs beta and alpha, the added tensor, the flag of an activation, the number of the result's
+    type, the scales of both matrices, the vector that is added after them."""
 
     beta: int | None = None
     alpha: int | None = None
     added: int | None = None
     gelu: int | None = None
     result: int | None = None
+    scales: int | None = None
+    bias: int | None = None
 
 
-_PLAIN = _Scales()
-_ADDED = _Scales(beta=3, alpha=4, added=0)
-_RESULTS = {"5": "half", "6": "float", "7": "double", "15": "bfloat16"}
+_PLAIN = _Places()
+_ADDED = _Places(beta=3, alpha=4, added=0)
+_RESULTS = {
+    "5": "half", "6": "float", "7": "double", "15": "bfloat16", "23": "bfloat8", "24": "float8", "25": "bfloat8",
+    "26": "float8",
+}  # fmt: skip
 """PyTorch's numbers of types."""
 
 
-def _gemm(a: int, b: int, scales: _Scales = _PLAIN, transposed: bool = False) -> _Maker:
+def _scaled(given: Given) -> _Places:
+    """Inputs after the matrices: both scales, bias, scale of the result, its type. In older versions: bias, type of
+    the result, both scales."""
+    return _Places(scales=2, bias=4, result=6) if given.is_tensor(3) else _Places(bias=2, result=3, scales=4)
+
+
+def _gemm(a: int, b: int, places: _Places | Callable[[Given], _Places] = _PLAIN, transposed: bool = False) -> _Maker:
     """Inputs: ``a`` <..., m, k>, and ``b`` <..., k, n>, or <n, k> if ``transposed``."""
-    added = scales.added is not None
 
     def make(given: Given, direction: _Direction) -> Made:
+        others = places if isinstance(places, _Places) else places(given)
+        added = others.added is not None
         left, right = given.shape(a), given.shape(b)
         if len(right) < 2 or not left:
             return ()
         k, n = (right[-1], right[-2]) if transposed else right[-2:]
         if left[-1] != k:
             raise ValueError("sizes that do not belong together")
-        if scales.result is not None and not {given.dtype(a), given.dtype(b)} <= {"float8", "bfloat8"}:
+        if others.scales is not None and not {given.dtype(a), given.dtype(b)} <= {"float8", "bfloat8"}:
             raise ValueError("an element may hold several numbers, as of float4")
         x = given.tensor(a)
         batches: Shape = ()
@@ -268,29 +294,46 @@ def _gemm(a: int, b: int, scales: _Scales = _PLAIN, transposed: bool = False) ->
         blas = None
         if len(left) > 1 or len(right) == 2:
             views = view(x, batches), view(given.tensor(b), batches, turned=transposed)
-            blas = _blas(given, (a, b), size, views, scales)
+            blas = _blas(given, (a, b), size, views, others)
         return (GemmProblem(x=left, w=right, y=y, product=size, added=added, blas=blas),)
 
     return make
 
 
-def _blas(given: Given, places: tuple[int, int], size: Gemm, views: tuple[View, View], scales: _Scales) -> Blas:
+def _blas(given: Given, matrices: tuple[int, int], size: Gemm, views: tuple[View, View], places: _Places) -> Blas:
     """Return the row-major X and Y as column-major B and A."""
     x, w = views
-    x_type, w_type = (given.dtype(place) or "" for place in places)
-    alpha = _number(given, scales.alpha, 1.0)
-    beta = _number(given, scales.beta, 1.0) if scales.added is not None else 0.0
-    bias = False
-    if scales.added is not None:
+    x_type, w_type = (given.dtype(place) or "" for place in matrices)
+    alpha = _number(given, places.alpha, 1.0)
+    beta = _number(given, places.beta, 1.0) if places.added is not None else 0.0
+    bias = places.bias is not None and given.is_tensor(places.bias)
+    if places.added is not None:
         shapes = given.inputs.shapes
-        bias = beta == 1 and scales.added < len(shapes) and len(shapes[scales.added] or ()) == 1
-    result = x_type if scales.result is None else _RESULTS.get(given.text(scales.result), x_type)
-    activation = "" if scales.gelu is None else "gelu" if given.is_true(scales.gelu) else "relu"
+        bias = beta == 1 and places.added < len(shapes) and len(shapes[places.added] or ()) == 1
+    activation = "" if places.gelu is None else "gelu" if given.is_true(places.gelu) else "relu"
+    scales = (0, 0)
+    if places.scales is not None:
+        of_x, of_w = (given.elements(places.scales + at) for at in range(2))
+        scales = _scale(of_w, size.n), _scale(of_x, size.m)
     return Blas(
         m=size.n, n=size.m, k=size.k, batch=size.batch, a=w.operand, b=x.operand, a_type=w_type, b_type=x_type,
-        d_type=result, alpha=alpha, beta=0.0 if bias else beta, bias=bias, activation=activation,
-        scaled=scales.result is not None, copied=x.copied or w.copied,
+        d_type=_result_type(given, places.result, x_type), alpha=alpha, beta=0.0 if bias else beta, bias=bias,
+        activation=activation, scales=scales, copied=x.copied or w.copied,
     )  # fmt: skip
+
+
+def _scale(elements: int, rows: int) -> int:
+    """Return how the bench states this number of scales: 1 a single one, 2 one for each row, 3 one for each block."""
+    return min(elements, 1) if elements < 2 else 2 if elements == rows else 3
+
+
+def _result_type(given: Given, place: int | None, usual: str) -> str:
+    """Return the type of the result, ``usual`` if the op names none; "" if that was not recorded."""
+    if place is None:
+        return usual
+    if place >= len(given.inputs.values):
+        return ""
+    return _RESULTS.get(given.text(place), "") if given.text(place) else usual
 
 
 def _number(given: Given, place: int | None, usual: float) -> float:
@@ -367,7 +410,7 @@ _TABLE: tuple[tuple[str, _Maker, dict[_Direction, str]], ...] = (
     ("gemm", _gemm(1, 2, _ADDED), {None: "addmm addmm_ baddbmm baddbmm_"}),
     ("gemm", _gemm(1, 2, _ADDED._replace(gelu=5)), {None: "_addmm_activation"}),
     ("gemm", _gemm(0, 1, transposed=True), {None: "linear"}),
-    ("gemm", _gemm(0, 1, _Scales(result=6)), {None: "_scaled_mm"}),
+    ("gemm", _gemm(0, 1, _scaled), {None: "_scaled_mm"}),
     ("mha", _attention(5), {FORWARD: "scaled_dot_product_attention"}),
     ("mha", _attention(4, flash=True), {FORWARD: "_scaled_dot_product_flash_attention"}),
     ("mha", _attention(6), {FORWARD: "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention"}),

@@ -24,6 +24,7 @@ _TYPES = {
     "int8": "i8_r",
 }  # fmt: skip
 _COMPUTE = {"f64_r": "f64_r", "i8_r": "i32_r"}
+_VECTOR = 2
 _ONLY_HIPBLASLT = frozenset(("f8_r", "bf8_r"))
 
 
@@ -37,7 +38,8 @@ class Operand(msgspec.Struct, frozen=True, gc=False):
 
 class Blas(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """D = alpha op(A) op(B) + beta C, column-major, with PyTorch's names of types. ``bias``: a vector for each column.
-    ``activation``: the operator that follows. ``scaled``: A and B have a scale each. ``copied``: a layout is assumed.
+    ``activation``: the operator that follows. ``scales``: of A and B: 0 none, 1 a number, 2 one for each row of the
+    result, 3 for blocks. ``copied``: a layout is assumed.
     """
 
     m: int
@@ -53,7 +55,7 @@ class Blas(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     beta: float = 0.0
     bias: bool = False
     activation: str = ""
-    scaled: bool = False
+    scales: tuple[int, int] = (0, 0)
     copied: bool = False
 
     def command(self, library: Library) -> str:
@@ -62,6 +64,8 @@ class Blas(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             a, b, d = (_TYPES[one] for one in (self.a_type, self.b_type, self.d_type))
         except KeyError as error:
             raise CommandError(f"the bench has no type for {error.args[0] or 'an unknown one'}") from None
+        if max(self.scales) > _VECTOR:
+            raise CommandError("the bench has no scales for blocks of these sizes")
         if a == "i8_r":
             d = "i32_r"
         compute = _COMPUTE.get(a, "f32_r")
@@ -78,13 +82,13 @@ class Blas(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             words.append(f"--bias_vector --bias_type {d}")
         if self.activation:
             words.append(f"--activation_type {self.activation}")
-        if self.scaled:
-            words.append("--scaleA 1 --scaleB 1")
+        if any(self.scales):
+            words.append("--scaleA {} --scaleB {}".format(*self.scales))
         return " ".join([*words, "--iters 100 --cold_iters 20"])
 
     def _rocblas(self, types: tuple[str, str, str], compute: str) -> str:
         a, b, d = types
-        if not _ONLY_HIPBLASLT.isdisjoint(types) or self.scaled or self.activation:
+        if not _ONLY_HIPBLASLT.isdisjoint(types) or any(self.scales) or self.activation:
             raise CommandError("rocblas-bench has no such product: use hipblaslt-bench")
         batched = self.batch > 1
         # a bias is copied into the result, to which the product is then added
