@@ -228,7 +228,33 @@ def test_a_scaled_product_of_any_version(
     options = parsed(made.command or "")
     assert (options["d_type"], options["scaleA"], options["scaleB"]) == ("bf16_r", *scales)
     assert ("bias_vector" in options) == bias
-    assert made.bytes_min == 4 * 8 + 8 * 2 + 2 * 4 * 2
+    assert made.bytes_min == 4 * 8 + 8 * 2 + 2 * 4 * 2 + (2 * 2 if bias else 0)
+
+
+M_K, K_N, OUT = (5, 7), (7, 3), (5, 3)
+BATCHES_X, BATCHES_W = (4, *M_K), (4, *K_N)
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "strides", "values", "elements"),
+    [
+        ("mm", (M_K, K_N), (), (), 35 + 21 + 15),
+        ("addmm", ((3,), M_K, K_N), (), ("", "", "", "1", "1"), 35 + 21 + 15 + 3),
+        ("addmm", (OUT, M_K, K_N), (), ("", "", "", "1", "1"), 35 + 21 + 15 + 15),
+        ("addmm", (OUT, M_K, K_N), (), ("", "", "", "0", "1"), 35 + 21 + 15),
+        ("addmm", (OUT, M_K, K_N), ((0, 1), (7, 1), (3, 1)), ("", "", "", "1", "1"), 35 + 21 + 15 + 3),
+        ("bmm", (BATCHES_X, BATCHES_W), ((35, 7, 1), (21, 3, 1)), (), 4 * (35 + 21 + 15)),
+        ("bmm", (BATCHES_X, BATCHES_W), ((35, 7, 1), (0, 3, 1)), (), 4 * (35 + 15) + 21),
+        ("matmul", (M_K, BATCHES_W), (), (), 35 + 4 * (21 + 15)),
+        ("matmul", ((4, 1, *M_K), (1, 2, *K_N)), (), (), 4 * 35 + 2 * 21 + 8 * 15),
+        ("matmul", ((7,), BATCHES_W), (), (), 7 + 4 * (21 + 3)),
+        ("linear", (M_K, (3, 7), (3,)), (), (), 35 + 21 + 15 + 3),
+    ],
+)
+def test_traffic_of_a_product(name: str, shapes: Any, strides: Any, values: Any, elements: int) -> None:
+    """A matrix that batches share is read once, and so is what is added, unless beta is 0."""
+    _, problem = product_of(f"aten::{name}", shapes, ("half",) * len(shapes), strides, values)
+    assert problem.bytes_min() == 2 * elements
 
 
 def test_a_scaled_product_that_the_bench_does_not_have() -> None:

@@ -295,9 +295,23 @@ def _gemm(a: int, b: int, places: _Places | Callable[[Given], _Places] = _PLAIN,
         if len(left) > 1 or len(right) == 2:
             views = view(x, batches), view(given.tensor(b), batches, turned=transposed)
             blas = _blas(given, (a, b), size, views, others)
-        return (GemmProblem(x=left, w=right, y=y, product=size, added=added, blas=blas),)
+        traffic = _traffic_of_product(given, (a, b), y, others)
+        return (GemmProblem(x=left, w=right, y=y, product=size, added=added, blas=blas, traffic=traffic),)
 
     return make
+
+
+def _traffic_of_product(given: Given, matrices: tuple[int, int], y: Shape, places: _Places) -> int | None:
+    """Return the traffic in bytes, each tensor by its own type; None if a type is unknown."""
+    parts = [(given.elements(place), given.dtype(place)) for place in matrices]
+    parts.append((product(y), _result_type(given, places.result, given.dtype(matrices[0]) or "")))
+    is_read = _number(given, places.beta, 1.0) != 0
+    for place in (places.added if is_read else None, places.bias):
+        if place is not None and given.elements(place):
+            parts.append((given.elements(place), given.dtype(place)))
+    sizes = [(elements, _BYTES.get(dtype or "")) for elements, dtype in parts]
+    known = [elements * size for elements, size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) else None
 
 
 def _blas(given: Given, matrices: tuple[int, int], size: Gemm, views: tuple[View, View], places: _Places) -> Blas:
@@ -409,7 +423,7 @@ _TABLE: tuple[tuple[str, _Maker, dict[_Direction, str]], ...] = (
     ("gemm", _gemm(0, 1), {None: "mm bmm matmul"}),
     ("gemm", _gemm(1, 2, _ADDED), {None: "addmm addmm_ baddbmm baddbmm_"}),
     ("gemm", _gemm(1, 2, _ADDED._replace(gelu=5)), {None: "_addmm_activation"}),
-    ("gemm", _gemm(0, 1, transposed=True), {None: "linear"}),
+    ("gemm", _gemm(0, 1, _Places(bias=2), transposed=True), {None: "linear"}),
     ("gemm", _gemm(0, 1, _scaled), {None: "_scaled_mm"}),
     ("mha", _attention(5), {FORWARD: "scaled_dot_product_attention"}),
     ("mha", _attention(4, flash=True), {FORWARD: "_scaled_dot_product_flash_attention"}),

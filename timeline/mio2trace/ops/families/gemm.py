@@ -10,7 +10,7 @@ import msgspec
 
 from mio2trace.model.choices import Gemm
 from mio2trace.ops.problem import CommandError, Family, Form, Problem, ShapedProblem
-from mio2trace.ops.values import DTYPE_BYTES, Shape, Tensor, product
+from mio2trace.ops.values import Shape, Tensor, product
 
 # -- A product as the command of a BLAS library's bench: hipblaslt-bench, rocblas-bench (miopen-side-files.md 8) -------
 #
@@ -162,13 +162,15 @@ def _single_step(lengths: Shape, strides: Shape, usual: int) -> int | None:
 
 class GemmProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
     """x <[batch,] m, k> times w <[batch,] k, n> is y <[batch,] m, n>. ``added``: a tensor is added to the product.
-    ``blas``: the request to a BLAS library."""
+    ``blas``: the request to a BLAS library. ``traffic``: in bytes; what is added, and matrices that batches share or
+    that differ in type, are counted as they are."""
 
     primitive: ClassVar[str] = "gemm"
 
     product: Gemm
     added: bool = False
     blas: Blas | None = None
+    traffic: int | None = None
 
     def gemm(self) -> Gemm:
         return self.product
@@ -184,14 +186,8 @@ class GemmProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         return (size.m * size.k + size.k * size.n + size.m * size.n) * size.batch
 
     def bytes_min(self) -> int | None:
-        """Each matrix by its own type if they are known: of float8 the result often has a wider one."""
-        blas, size = self.blas, self.product
-        if blas is None or len({blas.a_type, blas.b_type, blas.d_type}) == 1:
-            return super().bytes_min()
-        types = [DTYPE_BYTES.get(one) for one in (blas.b_type, blas.a_type, blas.d_type)]
-        lengths = size.m * size.k, size.k * size.n, size.m * size.n
-        known = [length * each for length, each in zip(lengths, types, strict=True) if each is not None]
-        return sum(known) * size.batch if len(known) == len(lengths) else None
+        """Of an op `traffic`, also if it is unknown."""
+        return super().bytes_min() if self.traffic is None and self.blas is None else self.traffic
 
     def command(self, form: Form = "newest") -> str:
         """Return the line for hipBLASLt's bench."""
