@@ -257,6 +257,28 @@ def test_traffic_of_a_product(name: str, shapes: Any, strides: Any, values: Any,
     assert problem.bytes_min() == 2 * elements
 
 
+@pytest.mark.parametrize(
+    ("name", "shapes", "values", "added"),
+    [
+        ("mm", (M_K, K_N), ("", "", "6"), 0),
+        ("bmm", ((1, *M_K), (1, *K_N)), ("", "", "6"), 0),
+        ("addmm", (OUT, M_K, K_N), ("", "", "", "6", "1", "0.5"), 15),
+        ("addmm", (OUT, M_K, K_N, (), (), OUT), ("", "", "", "1", "0.5", ""), 15),
+    ],
+)
+def test_a_product_with_a_type_of_its_own(name: str, shapes: Any, values: Any, added: int) -> None:
+    """The type of the result may be an input of its own, before beta and alpha. What is added has it, too."""
+    first = "float" if name == "addmm" and values[3] == "6" else "half"
+    types = [*["half"] * 3, "", "", "half"] if len(shapes) > 3 else [first, "half", "half"]
+    operation, problem = product_of(f"aten::{name}", shapes, tuple(types), (), values)
+    options = parsed(operation.command or "")
+    result = 2 if len(shapes) > 3 else 4
+    assert (operation.dtype, options["a_type"]) == ("half", "f16_r")
+    assert options["d_type"] == ("f16_r" if result == 2 else "f32_r")
+    assert (options["alpha"], options["beta"]) == (("0.5", "1") if added else ("1", "0"))
+    assert problem.bytes_min() == 2 * (35 + 21) + result * (15 + added)
+
+
 def test_a_scaled_product_that_the_bench_does_not_have() -> None:
     """Scales of blocks; a type of the result that is not recorded is not that of the matrices."""
     blocks, _ = product_of("aten::_scaled_mm", (*SCALED, (4, 4), (4, 2)), ("float8", "float8"), (), LATER)

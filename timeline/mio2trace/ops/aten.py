@@ -269,6 +269,16 @@ def _scaled(given: Given) -> _Places:
     return _Places(scales=2, bias=4, result=6) if given.is_tensor(3) else _Places(bias=2, result=3, scales=4)
 
 
+def _two(given: Given) -> _Places:
+    """Inputs after the matrices: nothing, the result, or the type of the result."""
+    return _Places(result=2) if given.text(2).isdecimal() else _PLAIN
+
+
+def _sum(given: Given) -> _Places:
+    """Inputs after the matrices: beta and alpha; the type of the result may stand before them."""
+    return _Places(beta=4, alpha=5, added=0, result=3) if given.text(5) else _ADDED
+
+
 def _gemm(a: int, b: int, places: _Places | Callable[[Given], _Places] = _PLAIN, transposed: bool = False) -> _Maker:
     """Inputs: ``a`` <..., m, k>, and ``b`` <..., k, n>, or <n, k> if ``transposed``."""
 
@@ -296,7 +306,11 @@ def _gemm(a: int, b: int, places: _Places | Callable[[Given], _Places] = _PLAIN,
             views = view(x, batches), view(given.tensor(b), batches, turned=transposed)
             blas = _blas(given, (a, b), size, views, others)
         traffic = _traffic_of_product(given, (a, b), y, others)
-        return (GemmProblem(x=left, w=right, y=y, product=size, added=added, blas=blas, traffic=traffic),)
+        return (
+            GemmProblem(
+                dtype=given.dtype(a), x=left, w=right, y=y, product=size, added=added, blas=blas, traffic=traffic
+            ),
+        )
 
     return make
 
@@ -420,8 +434,8 @@ _TABLE: tuple[tuple[str, _Maker, dict[_Direction, str]], ...] = (
     ("activ", _activ(-1), {FORWARD: "gelu silu silu_", DATA: "gelu_backward silu_backward"}),
     ("softmax", _softmax(1), {FORWARD: "_softmax", DATA: "_softmax_backward_data"}),
     ("softmax", _softmax(2), {FORWARD: "_log_softmax", DATA: "_log_softmax_backward_data"}),
-    ("gemm", _gemm(0, 1), {None: "mm bmm matmul"}),
-    ("gemm", _gemm(1, 2, _ADDED), {None: "addmm addmm_ baddbmm baddbmm_"}),
+    ("gemm", _gemm(0, 1, _two), {None: "mm bmm matmul"}),
+    ("gemm", _gemm(1, 2, _sum), {None: "addmm addmm_ baddbmm baddbmm_"}),
     ("gemm", _gemm(1, 2, _ADDED._replace(gelu=5)), {None: "_addmm_activation"}),
     ("gemm", _gemm(0, 1, _Places(bias=2), transposed=True), {None: "linear"}),
     ("gemm", _gemm(0, 1, _scaled), {None: "_scaled_mm"}),
@@ -474,7 +488,7 @@ def operations_of(name: str, inputs: Inputs | None) -> tuple[Operation, ...]:
             command_reason=doubt, doubts=(doubt,),
         )  # fmt: skip
         return (Operation(facts=facts),)
-    return tuple(_operation(name, row, problem.typed(dtype)) for problem in problems)
+    return tuple(_operation(name, row, problem if problem.dtype else problem.typed(dtype)) for problem in problems)
 
 
 def _seen(row: _Row, inputs: Inputs) -> tuple[Shape, Shape]:
