@@ -497,6 +497,28 @@ def test_work_within_a_window_of_keys_is_not_that_of_all(window: list[str], know
     assert (only(f"aten::{FLASH}", given(HEADS_OUT * 3, values)).flop is not None) == known
 
 
+@pytest.mark.parametrize(
+    ("name", "place", "value"),
+    [(EFFICIENT, 4, ""), (EFFICIENT, 12, ""), (EFFICIENT, 13, "128"), (FLASH, 13, ""),
+     ("_efficient_attention_backward", 6, ""), ("_efficient_attention_backward", 18, "64"),
+     ("_flash_attention_backward", 6, "")],
+)  # fmt: skip
+def test_work_of_sequences_of_several_lengths_is_not_that_of_one(name: str, place: int, value: str) -> None:
+    """They lie one after the other, as if they were one long one; a tensor has their limits. Nor is it that of all keys
+    in a window."""
+    first = 1 if "backward" in name else 0
+    shapes = [*HEADS_OUT * (3 + first), *[[]] * 16]
+    values = [""] * 20
+    values[{EFFICIENT: 9, FLASH: 8, "_flash_attention_backward": 11}.get(name, 14)] = "1"
+    assert only(f"aten::{name}", given(shapes, values)).flop is not None
+    if value:
+        values[place] = value
+    else:
+        shapes[place] = [5]
+    made = only(f"aten::{name}", given(shapes, values))
+    assert (made.flop, made.bytes_min) == (None, None)
+
+
 @pytest.mark.parametrize(("name", "shapes", "values", "computes", "flop"), COMPUTED)
 def test_what_an_op_computes(name: str, shapes: list[Any], values: list[str], computes: str | Gemm, flop: int) -> None:
     """Its primitive; of products m, n, k (what is added counts in its FLOPs), whose command is no MIOpenDriver's."""

@@ -380,9 +380,17 @@ def _broadcast(one: Shape, other: Shape) -> Shape:
     return sizes
 
 
-def _attention(causal: int, *, heads_first: bool = True, flash: bool = False, window: int | None = None) -> _Maker:
+def _attention(
+    causal: int,
+    *,
+    heads_first: bool = True,
+    flash: bool = False,
+    window: int | None = None,
+    lengths: Shape = (),
+) -> _Maker:
     """Inputs: [dy,] q, k, v, as <n, heads, length, d> or <n, length, heads, d>. ``flash``: a causal mask belongs to the
-    last key. ``window``: the place of the first of two limits."""
+    last key. ``window``: the place of its limit, of ``flash`` the first of two. ``lengths``: places of the lengths or
+    limits of sequences that differ."""
 
     def make(given: Given, direction: _Direction) -> Made:
         first = 0 if direction == "forward" else 1
@@ -395,8 +403,10 @@ def _attention(causal: int, *, heads_first: bool = True, flash: bool = False, wi
         mask = given.text(causal)
         if mask not in ("True", "False", "0", "1", "2"):
             raise ValueError("whether it is causal was not recorded")
-        if window is not None and any(given.text(window + at) not in ("", "-1") for at in range(2)):
+        if window is not None and any(given.text(window + at) not in ("", "-1") for at in range(1 + flash)):
             raise ValueError("a window of keys")
+        if any(given.is_tensor(place) for place in lengths):
+            raise ValueError("sequences of several lengths in one")
         is_causal = mask in ("True", "1", "2")
         last = mask == "2" or (flash and is_causal)
         return (AttentionProblem(direction=direction, q=q, k=k, v=v, causal=is_causal, aligned_last=last),)
@@ -445,10 +455,16 @@ _TABLE: tuple[tuple[str, _Maker, dict[_Direction, str]], ...] = (
     ("mha", _attention(11, flash=True), {DATA: "_scaled_dot_product_flash_attention_backward"}),
     ("mha", _attention(11), {DATA: "_scaled_dot_product_efficient_attention_backward"}),
     ("mha", _attention(14), {DATA: "_scaled_dot_product_cudnn_attention_backward"}),
-    ("mha", _attention(8, heads_first=False, flash=True, window=11), {FORWARD: "_flash_attention_forward"}),
-    ("mha", _attention(9, heads_first=False), {FORWARD: "_efficient_attention_forward"}),
-    ("mha", _attention(11, heads_first=False, flash=True, window=15), {DATA: "_flash_attention_backward"}),
-    ("mha", _attention(14, heads_first=False), {DATA: "_efficient_attention_backward"}),
+    ("mha", _attention(8, heads_first=False, flash=True, window=11, lengths=(3, 4, 13)), {
+        FORWARD: "_flash_attention_forward",
+    }),
+    ("mha", _attention(9, heads_first=False, window=13, lengths=(4, 5, 12, 13)), {
+        FORWARD: "_efficient_attention_forward",
+    }),
+    ("mha", _attention(11, heads_first=False, flash=True, window=15, lengths=(6, 7)), {
+        DATA: "_flash_attention_backward",
+    }),
+    ("mha", _attention(14, heads_first=False, window=18, lengths=(6, 7)), {DATA: "_efficient_attention_backward"}),
 )  # fmt: skip
 """Primitive, maker, and the names of ops by direction."""
 ROWS: dict[str, _Row] = {
