@@ -498,6 +498,29 @@ def test_work_within_a_window_of_keys_is_not_that_of_all(window: list[str], know
 
 
 @pytest.mark.parametrize(
+    ("name", "bias", "causal", "first", "times"),
+    [(EFFICIENT, 3, 9, 0, 1), ("scaled_dot_product_attention", 3, 5, 0, 1),
+     ("_scaled_dot_product_efficient_attention_backward", 4, 11, 1, 2),
+     ("_scaled_dot_product_cudnn_attention_backward", 8, 14, 1, 2)],
+)  # fmt: skip
+def test_traffic_of_attention_holds_its_mask(name: str, bias: int, causal: int, first: int, times: int) -> None:
+    """Once, in its own type; one that all heads and images share is in memory once."""
+    values = [*[""] * causal, "0" if name == EFFICIENT else "False"]
+
+    def moved(mask: tuple[int, ...], dtype: str, steps: tuple[int, ...]) -> int | None:
+        before, after = [(2, 4, 4, 8)] * (3 + first), [()] * (bias - 3 - first)
+        strides = [*[()] * bias, steps]
+        types = [*["half"] * (3 + first), *[""] * len(after), dtype]
+        shapes = (*before, *after, mask)
+        return only(f"aten::{name}", Inputs(shapes, tuple(types), tuple(strides), tuple(values))).bytes_min
+
+    data = times * 4 * 2 * 4 * 4 * 8 * 2
+    whole = (2, 4, 4, 4)
+    assert (moved((), "", ()), moved(whole, "", ())) == (data, None)
+    assert moved(whole, "float", (0, 0, 4, 1)) == data + 4 * 4 * 4
+
+
+@pytest.mark.parametrize(
     ("name", "place", "value"),
     [(EFFICIENT, 4, ""), (EFFICIENT, 12, ""), (EFFICIENT, 13, "128"), (FLASH, 13, ""),
      ("_efficient_attention_backward", 6, ""), ("_efficient_attention_backward", 18, "64"),

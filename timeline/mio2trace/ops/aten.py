@@ -387,10 +387,11 @@ def _attention(
     flash: bool = False,
     window: int | None = None,
     lengths: Shape = (),
+    bias: int | None = None,
 ) -> _Maker:
     """Inputs: [dy,] q, k, v, as <n, heads, length, d> or <n, length, heads, d>. ``flash``: a causal mask belongs to the
     last key. ``window``: the place of its limit, of ``flash`` the first of two. ``lengths``: places of the lengths or
-    limits of sequences that differ."""
+    limits of sequences that differ. ``bias``: the place of what is added to the scores, such as a mask."""
 
     def make(given: Given, direction: _Direction) -> Made:
         first = 0 if direction == "forward" else 1
@@ -409,7 +410,15 @@ def _attention(
             raise ValueError("sequences of several lengths in one")
         is_causal = mask in ("True", "1", "2")
         last = mask == "2" or (flash and is_causal)
-        return (AttentionProblem(direction=direction, q=q, k=k, v=v, causal=is_causal, aligned_last=last),)
+        added: int | None = 0
+        if bias is not None and given.is_tensor(bias):
+            size = _BYTES.get(given.dtype(bias) or "")
+            added = None if size is None else given.elements(bias) * size
+        return (
+            AttentionProblem(
+                direction=direction, q=q, k=k, v=v, causal=is_causal, aligned_last=last, added_bytes=added
+            ),
+        )
 
     return make
 
@@ -449,22 +458,26 @@ _TABLE: tuple[tuple[str, _Maker, dict[_Direction, str]], ...] = (
     ("gemm", _gemm(1, 2, _ADDED._replace(gelu=5)), {None: "_addmm_activation"}),
     ("gemm", _gemm(0, 1, _Places(bias=2), transposed=True), {None: "linear"}),
     ("gemm", _gemm(0, 1, _scaled), {None: "_scaled_mm"}),
-    ("mha", _attention(5), {FORWARD: "scaled_dot_product_attention"}),
+    ("mha", _attention(5, bias=3), {FORWARD: "scaled_dot_product_attention"}),
     ("mha", _attention(4, flash=True), {FORWARD: "_scaled_dot_product_flash_attention"}),
-    ("mha", _attention(6), {FORWARD: "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention"}),
+    ("mha", _attention(6, bias=3), {
+        FORWARD: "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention",
+    }),
     ("mha", _attention(11, flash=True), {DATA: "_scaled_dot_product_flash_attention_backward"}),
-    ("mha", _attention(11), {DATA: "_scaled_dot_product_efficient_attention_backward"}),
-    ("mha", _attention(14), {DATA: "_scaled_dot_product_cudnn_attention_backward"}),
+    ("mha", _attention(11, bias=4), {DATA: "_scaled_dot_product_efficient_attention_backward"}),
+    ("mha", _attention(14, bias=8), {DATA: "_scaled_dot_product_cudnn_attention_backward"}),
     ("mha", _attention(8, heads_first=False, flash=True, window=11, lengths=(3, 4, 13)), {
         FORWARD: "_flash_attention_forward",
     }),
-    ("mha", _attention(9, heads_first=False, window=13, lengths=(4, 5, 12, 13)), {
+    ("mha", _attention(9, heads_first=False, window=13, lengths=(4, 5, 12, 13), bias=3), {
         FORWARD: "_efficient_attention_forward",
     }),
     ("mha", _attention(11, heads_first=False, flash=True, window=15, lengths=(6, 7)), {
         DATA: "_flash_attention_backward",
     }),
-    ("mha", _attention(14, heads_first=False, window=18, lengths=(6, 7)), {DATA: "_efficient_attention_backward"}),
+    ("mha", _attention(14, heads_first=False, window=18, lengths=(6, 7), bias=4), {
+        DATA: "_efficient_attention_backward",
+    }),
 )  # fmt: skip
 """Primitive, maker, and the names of ops by direction."""
 ROWS: dict[str, _Row] = {

@@ -210,7 +210,8 @@ class GemmProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
 
 class AttentionProblem(Problem, frozen=True, kw_only=True, gc=False):
     """softmax(q k^T) v: q <n, heads, s, d>, k <n, heads, t, d>, v <n, heads, t, e>. Causal: no query uses later
-    keys. The first query belongs to the first key; or the last one to the last key (``aligned_last``)."""
+    keys. The first query belongs to the first key; or the last one to the last key (``aligned_last``).
+    ``added_bytes``: of what is added to the scores; None if unknown."""
 
     primitive: ClassVar[str] = "mha"
 
@@ -219,6 +220,7 @@ class AttentionProblem(Problem, frozen=True, kw_only=True, gc=False):
     v: Shape
     causal: bool = False
     aligned_last: bool = False
+    added_bytes: int | None = 0
 
     @property
     def input(self) -> Shape:
@@ -250,6 +252,10 @@ class AttentionProblem(Problem, frozen=True, kw_only=True, gc=False):
     def elements_moved(self) -> int:
         forward = product(self.q) + product(self.k) + product(self.v) + product(self.output)
         return forward if self.direction == "forward" else 2 * forward
+
+    def bytes_min(self) -> int | None:
+        moved = super().bytes_min()
+        return None if moved is None or self.added_bytes is None else moved + self.added_bytes
 
     def command(self, form: Form = "newest") -> str:
         raise CommandError("the framework computes it, not MIOpen")
