@@ -514,3 +514,17 @@ def test_trace_and_table_have_them(tmp_path: Path) -> None:
     (cells, *_) = json.loads(table.stdout)
     assert cells["problem"] == "AllReduce 1000 4 ranks, group 7 bfloat16"
     assert (cells["message_bytes"], cells["bus_gb_per_s"]) == (2000, 1.5)
+
+
+@pytest.mark.parametrize("other", ["aten::mm", "c10d::unsized"])
+def test_a_row_with_other_operations_has_no_bandwidth(other: str, tmp_path: Path) -> None:
+    """Time and calls of the row are of both."""
+    more = [
+        row("cpu_op", other, 7, 7, FIRST_US + 60, 30, External_id=3, Input_Dims=[[8, 8], [8, 8]]),
+        *launched(72, 65, 6, "Cijk_gemm", pid=7, stream=4, wait=32, External_id=3),
+    ]
+    path = kineto_file(tmp_path, [*reducing(), *more])
+    table = CliRunner().invoke(cli, ["ops", str(path), "--group-by", "phase", "--format", "json", "-q"])
+    (cells,) = json.loads(table.stdout)
+    assert cells["kernel_ns"] == 8000
+    assert not {"message_bytes", "algorithm_gb_per_s", "bus_gb_per_s"} & set(cells)

@@ -454,14 +454,18 @@ def _launched(
 def _collectives(
     operations: Sequence[Operation], key: Callable[[int], tuple[str, ...]]
 ) -> Mapping[tuple[str, ...], Operation | None]:
-    """Return by key one collective for all of them, if they send equal messages; None if the messages differ."""
+    """Return by key one collective for all of its operations; None if the messages differ, or if not all have one."""
     found: dict[tuple[str, ...], Operation | None] = {}
+    others: set[tuple[str, ...]] = set()
     for one in operations:
         if one.problem is None or one.problem.message_bytes() is None:
+            others.add(key(one.index))
             continue
         other = found.setdefault(key(one.index), one)
         if other is not None and (other.facts.problem != one.problem):
             found[key(one.index)] = None
+    for place in others & found.keys():
+        found[place] = None
     return found
 
 
