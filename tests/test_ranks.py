@@ -486,6 +486,24 @@ def test_kinds(made: Collective, name: str, message: int | None, factor: float |
     assert operation.flop == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "sent", "received", "elements"),
+    [
+        ("send", 9, 9, 9),
+        ("recv", 9, 9, 9),
+        ("recv", 0, 9, 9),
+        ("broadcast", 9, 9, 9),
+        ("allreduce", 9, 9, 18),
+        ("_allgather_base", 9, 36, 45),
+        ("all_to_all", 36, 36, 72),
+    ],
+)
+def test_least_traffic(name: str, sent: int, received: int, elements: int) -> None:
+    """PyTorch records the tensor of a rank that only sends or only receives as both."""
+    operation = plain("record_param_comms", Inputs(collective=Collective(name, "half", sent, received, 4)))
+    assert operation.bytes_min == 2 * elements
+
+
 def test_another_name_is_a_plain_op() -> None:
     operation = plain("record_param_comms", Inputs(collective=Collective("wait", "float", 1, 1, 2)))
     assert operation.is_plain

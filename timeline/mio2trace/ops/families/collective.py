@@ -21,6 +21,9 @@ NAMES = {
 """The kinds; a longer name comes before the names that it contains."""
 _BYTES = DTYPE_BYTES | {"bool": 1, "uint8": 1, "int16": 2}
 
+_ONE_WAY = frozenset(("broadcast", "reduce", "send", "recv"))
+"""A rank may only send, or only receive."""
+
 _ANNOTATION = late(r"(?:nccl|rccl|gloo|ucc|mpi|xccl|hccl):", re.ASCII)
 
 
@@ -78,16 +81,18 @@ class CollectiveProblem(Problem, frozen=True, kw_only=True, gc=False):
     def bus_factor(self) -> float | None:
         """Bus bandwidth divided by algorithm bandwidth."""
         ranks = self.ranks
-        if self.kind in ("broadcast", "reduce", "send", "recv"):
+        if self.kind in _ONE_WAY:
             return 1.0
         if ranks is None or ranks < 1 or self.kind == "barrier":
             return None
         return 2 * (ranks - 1) / ranks if self.kind == "allreduce" else (ranks - 1) / ranks
 
     def bytes_min(self) -> int | None:
-        """Bytes read and written on this rank, each tensor once."""
+        """Bytes read and written on this rank, each tensor once; the tensor of `_ONE_WAY` is recorded as sent and as
+        received."""
         size = _BYTES.get(self.dtype or "")
-        return None if size is None else (self.sent + self.received) * size
+        moved = max(self.sent, self.received) if self.kind in _ONE_WAY else self.sent + self.received
+        return None if size is None else moved * size
 
     def command(self, form: Form = "newest") -> str:
         raise CommandError("a communication library computes it, not MIOpen")
