@@ -498,6 +498,39 @@ def test_work_within_a_window_of_keys_is_not_that_of_all(window: list[str], know
 
 
 @pytest.mark.parametrize(
+    ("name", "types", "values", "each"),
+    [
+        ("_softmax", "half", ["", "-1", "False"], 2 + 2),
+        ("_softmax", "half", ["", "-1", "True"], 2 + 4),
+        ("_log_softmax", "half", [], None),
+        ("_log_softmax", "float", [], 4 + 4),
+        ("_softmax_backward_data", "half half", ["", "", "-1", "5"], 2 + 2 + 2),
+        ("_softmax_backward_data", "float float", ["", "", "-1", "15"], 4 + 4 + 2),
+        ("_softmax_backward_data", "float float", ["", "", "-1", "6"], 4 + 4 + 4),
+        ("_log_softmax_backward_data", "float float", [], None),
+        ("_log_softmax_backward_data", "float float - half", [], 4 + 4 + 2),
+    ],
+)
+def test_traffic_of_a_softmax_of_two_types(name: str, types: str, values: list[str], each: int | None) -> None:
+    """Its result may be float though its input is half. If that was not recorded, the traffic is unknown."""
+    dtypes = tuple(word.strip("-") for word in types.split())
+    shapes = tuple((2, 3) if dtype else () for dtype in dtypes)
+    made = only(f"aten::{name}", Inputs(shapes, dtypes, values=tuple(values)))
+    assert made.bytes_min == (None if each is None else 6 * each)
+
+
+def test_traffic_of_max_pooling_holds_the_places_of_the_maxima() -> None:
+    """PyTorch writes them, and its gradient reads them: eight bytes each."""
+    values = [*POOL, "[1, 1]", "[1, 1]", "False"]
+    x, y = 2 * 3 * 8 * 8, 2 * 3 * 4 * 4
+    assert only("aten::max_pool2d_with_indices", given(IMAGE, values)).bytes_min == 2 * (x + y) + 8 * y
+    backward = given([[2, 3, 4, 4], *IMAGE], ["", *values])
+    assert only("aten::max_pool2d_with_indices_backward", backward).bytes_min == 2 * (x + y) + 8 * y
+    average = given(IMAGE, [*POOL, "[1, 1]", "False", "False"])
+    assert only("aten::avg_pool2d", average).bytes_min == 2 * (x + y)
+
+
+@pytest.mark.parametrize(
     ("name", "bias", "causal", "first", "times"),
     [(EFFICIENT, 3, 9, 0, 1), ("scaled_dot_product_attention", 3, 5, 0, 1),
      ("_scaled_dot_product_efficient_attention_backward", 4, 11, 1, 2),

@@ -193,6 +193,7 @@ def _pool(mode: str) -> _Maker:
             direction=direction, x=x.lengths, y=given.shape(0) if first else (), window=window, pads=pads,
             strides=strides, dilations=dilations if any(step != 1 for step in dilations) else (),
             mode="average-inclusive" if counted else mode, x_strides=x.strides,
+            index_bytes=_BYTES["int64"] if mode == "max" else 0,
         )  # fmt: skip
         return (msgspec.structs.replace(problem, y=problem.rounded_up()) if up and not first else problem,)
 
@@ -209,7 +210,20 @@ def _relu(given: Given, direction: _Direction) -> Made:
 
 
 def _softmax(algorithm: int) -> _Maker:
-    return lambda given, direction: (SoftmaxProblem(direction=direction, x=given.shape(0), algorithm=algorithm),)
+    """Inputs: x, dimension, whether the result is float though x is not; or dy, y, dimension, x or its type."""
+
+    def make(given: Given, direction: _Direction) -> Made:
+        x, of_x = given.shape(0), given.dtype(0) or ""
+        is_told = len(given.inputs.values) > 2 or of_x == "float"
+        types: tuple[str, ...] = (of_x, "float" if given.is_true(2) else of_x if is_told else "")
+        if direction != FORWARD:
+            # only from float a result of another type is made
+            result = given.dtype(3) or (_result_type(given, 3, of_x) if of_x == "float" else of_x)
+            types = of_x, given.dtype(1) or "", result
+        same = len({*types}) == 1
+        return (SoftmaxProblem(direction=direction, x=x, algorithm=algorithm, types=() if same else types),)
+
+    return make
 
 
 def _nothing(given: Given, direction: _Direction) -> Made:

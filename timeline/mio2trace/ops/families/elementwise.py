@@ -31,7 +31,7 @@ from mio2trace.ops.problem import (
     way_flag,
     work,
 )
-from mio2trace.ops.values import TENSOR_OPS, Shape, product
+from mio2trace.ops.values import DTYPE_BYTES, TENSOR_OPS, Shape, product
 
 # -- Activation, y = f(x), and softmax over channels or the whole instance ---------------------------------------------
 
@@ -80,7 +80,8 @@ def _activ_from_command(line: Line) -> ActivProblem:
 
 
 class SoftmaxProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
-    """``algorithm``: 0 fast, 1 accurate, 2 log. ``mode``: 0 instance, 1 channel. alpha, beta: only of commands."""
+    """``algorithm``: 0 fast, 1 accurate, 2 log. ``mode``: 0 instance, 1 channel. alpha, beta: only of commands.
+    ``types``: of the tensors that are read, then of the result, if they differ."""
 
     primitive: ClassVar[str] = "softmax"
     told_by_commands: ClassVar[tuple[str, ...]] = ("alpha", "beta")
@@ -89,6 +90,7 @@ class SoftmaxProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
     mode: int = 1
     alpha: str = ""
     beta: str = ""
+    types: tuple[str, ...] = ()
 
     @property
     def variant(self) -> str | None:
@@ -97,6 +99,12 @@ class SoftmaxProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
     def flop(self) -> int | None:
         """Per element: maximum, subtract, exponential, add, divide; the gradient: multiply, add, subtract, multiply."""
         return self.per_element(5, 4)
+
+    def bytes_min(self) -> int | None:
+        sizes = [DTYPE_BYTES[one] for one in self.types if one in DTYPE_BYTES]
+        if len(sizes) < len(self.types):
+            return None
+        return product(self.x) * sum(sizes) if sizes else super().bytes_min()
 
     def command(self, form: Form = "newest") -> str:
         if form in BEFORE_2_3:

@@ -47,6 +47,8 @@ class PoolProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
     """() without a dilation: MIOpen has none."""
     mode: str = "max"
     x_strides: Shape = ()
+    index_bytes: int = 0
+    """The size of the place of a maximum, which is a result of its own; 0: none is."""
     index_mode: int | None = None
     """Workspace index mode (``-M``): 0 mask, 1 image; the entry does not state it."""
 
@@ -113,6 +115,10 @@ class PoolProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
     def elements_moved(self) -> int | None:
         y = self.output
         return product(self.x) + product(y) if y else None
+
+    def bytes_min(self) -> int | None:
+        moved = super().bytes_min()
+        return None if moved is None else moved + product(self.output) * self.index_bytes
 
     def command(self, form: Form = "newest") -> str:
         if self.direction is None and form not in BEFORE_2_3:
