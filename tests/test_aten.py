@@ -505,9 +505,9 @@ def test_work_within_a_window_of_keys_is_not_that_of_all(window: list[str], know
         ("_log_softmax", "half", [], None),
         ("_log_softmax", "float", [], 4 + 4),
         ("_softmax_backward_data", "half half", ["", "", "-1", "5"], 2 + 2 + 2),
-        ("_softmax_backward_data", "float float", ["", "", "-1", "15"], 4 + 4 + 2),
-        ("_softmax_backward_data", "float float", ["", "", "-1", "6"], 4 + 4 + 4),
-        ("_log_softmax_backward_data", "float float", [], None),
+        ("_softmax_backward_data", "float float - -", ["", "", "-1", "15"], 4 + 4 + 2),
+        ("_softmax_backward_data", "float float - -", ["", "", "-1", "6"], 4 + 4 + 4),
+        ("_log_softmax_backward_data", "float float - -", [], None),
         ("_log_softmax_backward_data", "float float - half", [], 4 + 4 + 2),
     ],
 )

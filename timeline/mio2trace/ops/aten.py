@@ -218,7 +218,8 @@ def _softmax(algorithm: int) -> _Maker:
         types: tuple[str, ...] = (of_x, "float" if given.is_true(2) else of_x if is_told else "")
         if direction != FORWARD:
             # only from float a result of another type is made
-            result = given.dtype(3) or (_result_type(given, 3, of_x) if of_x == "float" else of_x)
+            is_told = len(given.inputs.shapes) > 3 and of_x == "float"
+            result = given.dtype(3) or (_result_type(given, 3, of_x) if is_told else of_x)
             types = of_x, given.dtype(1) or "", result
         same = len({*types}) == 1
         return (SoftmaxProblem(direction=direction, x=x, algorithm=algorithm, types=() if same else types),)
