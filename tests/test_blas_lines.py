@@ -8,6 +8,7 @@ import random
 from collections.abc import Sequence
 from itertools import product
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from mio2trace.ops.families.gemm import LIBRARIES, GemmProblem
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.problem import CommandError
 from tests.conftest import shared_folder
+from tests.kineto_files import FIRST_US, aligned, kineto_file, launched, row
 
 OPERANDS = {"aten::mm": (0, 1), "aten::bmm": (0, 1), "aten::addmm": (1, 2), "aten::baddbmm": (1, 2),
             "aten::_addmm_activation": (1, 2), "aten::_scaled_mm": (0, 1), "aten::matmul": (0, 1),
@@ -30,7 +32,7 @@ SAMPLES = (
     "kineto_mi300x_vit_infer.json.gz", "graphs/sglang_prefilldecode.json.gz", "graphs/vllm_decode_full.capture.json.gz",
 )  # fmt: skip
 TYPES = {"float": "f32_r", "c10::Half": "f16_r", "c10::BFloat16": "bf16_r", "double": "f64_r",
-         "c10::Float8_e4m3fnuz": "f8_r", "c10::Float8_e4m3fn": "f8_r"}  # fmt: skip
+         "c10::Float8_e4m3fnuz": "f8_fnuz_r", "c10::Float8_e4m3fn": "f8_r"}  # fmt: skip
 OURS = {"float": "float", "c10::Half": "half", "c10::BFloat16": "bfloat16", "double": "double"}
 
 
@@ -277,6 +279,29 @@ def test_a_product_with_a_type_of_its_own(name: str, shapes: Any, values: Any, a
     assert options["d_type"] == ("f16_r" if result == 2 else "f32_r")
     assert (options["alpha"], options["beta"]) == (("0.5", "1") if added else ("1", "0"))
     assert problem.bytes_min() == 2 * (35 + 21) + result * (15 + added)
+
+
+def test_both_forms_of_float8(tmp_path: Path) -> None:
+    """MI300 has another float8 than later GPUs; the bench names both. Sizes, work and type are the same."""
+    rows = [
+        row(
+            "cpu_op", "aten::_scaled_mm", 542, 542, FIRST_US, 30, External_id=5, Input_Dims=[[4, 8], [8, 2], [], []],
+            Input_type=[f"c10::Float8_{one}" for one in forms] + ["float"] * 2,
+            Concrete_Inputs=["", "", "", "", "", "", "15"],
+        )
+        for forms in (("e4m3fn", "e5m2"), ("e4m3fnuz", "e5m2fnuz"))
+    ]  # fmt: skip
+    made = []
+    for at, one in enumerate(rows):
+        path = kineto_file(tmp_path, [one, *launched(71, 5, 3, External_id=5)], f"{at}.json")
+        (operation,) = aligned(path).links.operations
+        made.append(operation)
+        options = parsed(operation.command or "")
+        suffix = "_fnuz_r" if at else "_r"
+        assert (options["a_type"], options["b_type"], options["d_type"]) == (f"bf8{suffix}", f"f8{suffix}", "bf16_r")
+    assert made[0].dtype == made[1].dtype == "float8"
+    assert made[0].bytes_min == made[1].bytes_min == 4 * 8 + 8 * 2 + 2 * 4 * 2
+    assert made[0].flop == made[1].flop == 2 * 4 * 8 * 2
 
 
 def test_a_scaled_product_that_the_bench_does_not_have() -> None:

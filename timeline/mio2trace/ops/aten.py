@@ -31,6 +31,7 @@ from mio2trace.ops.problem import DATA, FORWARD, WEIGHTS, CommandError, Form, Pr
 from mio2trace.ops.values import DTYPE_BYTES, ConvDescriptor, Shape, Tensor, integers, layouts, product
 
 _NO_INPUTS = "the profiler did not record the inputs"
+_FNUZ = "_fnuz"
 _MOST = 1 << 40
 """A larger length cannot be that of a tensor."""
 
@@ -66,7 +67,7 @@ class Given(NamedTuple):
         return product(tuple(length for length, step in zip(x.lengths, x.strides or x.lengths, strict=True) if step))
 
     def dtype(self, place: int) -> str | None:
-        return (self.inputs.dtypes[place] or None) if place < len(self.inputs.dtypes) else None
+        return _type_of(self.inputs, place) or None
 
     def text(self, place: int) -> str:
         return self.inputs.values[place] if place < len(self.inputs.values) else ""
@@ -87,6 +88,11 @@ class Given(NamedTuple):
         if len(values) != rank or max(values) >= _MOST:
             raise ValueError("no such list")
         return values
+
+
+def _type_of(inputs: Inputs, place: int) -> str:
+    """Return the type of an input; "" if it is unknown. Both forms of float8 are one type, except for the bench."""
+    return inputs.dtypes[place].removesuffix(_FNUZ) if place < len(inputs.dtypes) else ""
 
 
 Made = tuple[Problem, ...]
@@ -272,8 +278,8 @@ class _Places(NamedTuple):
 _PLAIN = _Places()
 _ADDED = _Places(beta=3, alpha=4, added=0)
 _RESULTS = {
-    "5": "half", "6": "float", "7": "double", "15": "bfloat16", "23": "bfloat8", "24": "float8", "25": "bfloat8",
-    "26": "float8",
+    "5": "half", "6": "float", "7": "double", "15": "bfloat16", "23": "bfloat8", "24": "float8",
+    "25": "bfloat8_fnuz", "26": "float8_fnuz",
 }  # fmt: skip
 """PyTorch's numbers of types."""
 
@@ -333,7 +339,8 @@ def _gemm(a: int, b: int, places: _Places | Callable[[Given], _Places] = _PLAIN,
 def _traffic_of_product(given: Given, matrices: tuple[int, int], y: Shape, places: _Places) -> int | None:
     """Return the traffic in bytes, each tensor by its own type; None if a type is unknown."""
     parts = [(given.elements(place), given.dtype(place)) for place in matrices]
-    parts.append((product(y), _result_type(given, places.result, given.dtype(matrices[0]) or "")))
+    result = _result_type(given, places.result, given.dtype(matrices[0]) or "")
+    parts.append((product(y), result.removesuffix(_FNUZ)))
     is_read = _number(given, places.beta, 1.0) != 0
     for place in (places.added if is_read else None, places.bias):
         if place is not None and given.elements(place):
@@ -346,7 +353,8 @@ def _traffic_of_product(given: Given, matrices: tuple[int, int], y: Shape, place
 def _blas(given: Given, matrices: tuple[int, int], size: Gemm, views: tuple[View, View], places: _Places) -> Blas:
     """Return the row-major X and Y as column-major B and A."""
     x, w = views
-    x_type, w_type = (given.dtype(place) or "" for place in matrices)
+    dtypes = given.inputs.dtypes
+    x_type, w_type = (dtypes[place] if place < len(dtypes) else "" for place in matrices)
     alpha = _number(given, places.alpha, 1.0)
     beta = _number(given, places.beta, 1.0) if places.added is not None else 0.0
     bias = places.bias is not None and given.is_tensor(places.bias)
@@ -654,7 +662,8 @@ def framework_problem(name: str, inputs: Inputs) -> FrameworkProblem | None:
     given = [shape for shape in tensors if shape]
     if not given:
         return None
-    dtype = next((dtype for dtype, shape in zip(inputs.dtypes, tensors, strict=False) if dtype and shape), "")
+    types = [_type_of(inputs, place) for place in range(len(tensors))]
+    dtype = next((dtype for dtype, shape in zip(types, tensors, strict=True) if dtype and shape), "")
     word = name.rpartition("::")[2].removesuffix("_")
     arity = _ARITY.get(word) if name.startswith("aten::") else None
     if arity is None:
@@ -691,7 +700,8 @@ def _result(name: str, word: str, inputs: Inputs, arity: int) -> str:
 
     A type of floats wins over a wider one of integers. What has no dimensions changes only the kind.
     """
-    given = list(zip_longest(inputs.shapes, inputs.dtypes, inputs.values))
+    types_of = [_type_of(inputs, place) for place in range(len(inputs.dtypes))]
+    given = list(zip_longest(inputs.shapes, types_of, inputs.values))
     if word in ("copy", "masked_fill") or not arity or (name.endswith("_") and word not in _COMPARES):
         return given[0][1] or ""
     operands = given[1:arity] if word == "where" else given[:arity]
@@ -736,7 +746,7 @@ def _traffic(word: str, inputs: Inputs, read: list[Shape], y: Shape, arity: int,
         shape = read[place] if place < len(read) else ()
         if not shape:
             continue
-        each = _BYTES.get(inputs.dtypes[place]) if place < len(inputs.dtypes) else None
+        each = _BYTES.get(_type_of(inputs, place))
         if each is None:
             return None
         strides = inputs.strides[place] if place < len(inputs.strides) else None

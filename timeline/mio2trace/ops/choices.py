@@ -32,7 +32,8 @@ DATABASE_KINDS = frozenset(("find-db record", "find-db insert"))
 """Messages of a log that contain a record, or one item of a record."""
 BLAS_TYPES: Mapping[str, str] = {
     "f32_r": "float", "f64_r": "double", "f16_r": "half", "bf16_r": "bfloat16", "i8_r": "int8", "i32_r": "int32",
-    "f8_r": "float8", "bf8_r": "bfloat8", "f32_c": "complex64", "f64_c": "complex128",
+    "f8_r": "float8", "bf8_r": "bfloat8", "f8_fnuz_r": "float8", "bf8_fnuz_r": "bfloat8",
+    "f32_c": "complex64", "f64_c": "complex128",
     "float": "float", "double": "double", "Half": "half", "BFloat16": "bfloat16",
     "R_32F": "float", "R_64F": "double", "R_16F": "half", "R_16BF": "bfloat16", "R_8I": "int8",
 }  # fmt: skip

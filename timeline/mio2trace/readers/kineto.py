@@ -38,10 +38,12 @@ from mio2trace.source import Source
 DTYPES = {
     "float": "float", "double": "double", "c10::Half": "half", "c10::BFloat16": "bfloat16", "long": "int64",
     "long int": "int64", "int": "int32", "short": "int16", "signed char": "int8", "unsigned char": "uint8",
-    "bool": "bool", "c10::Float8_e4m3fn": "float8", "c10::Float8_e4m3fnuz": "float8", "c10::Float8_e5m2": "bfloat8",
-    "c10::Float8_e5m2fnuz": "bfloat8", "c10::complex<float>": "complex64", "c10::complex<double>": "complex128",
+    "bool": "bool", "c10::Float8_e4m3fn": "float8", "c10::Float8_e5m2": "bfloat8",
+    "c10::Float8_e4m3fnuz": "float8_fnuz", "c10::Float8_e5m2fnuz": "bfloat8_fnuz",
+    "c10::complex<float>": "complex64", "c10::complex<double>": "complex128",
 }  # fmt: skip
-"""PyTorch's names of types in the words of the driver. Inputs that are no tensors have no type."""
+"""PyTorch's names of types in the words of the driver; BLAS libraries have other names for both forms of float8. Inputs
+that are no tensors have no type."""
 
 
 _COMM_DTYPES = {

@@ -21,11 +21,11 @@ Library = Literal["hipblaslt", "rocblas"]
 LIBRARIES: tuple[Library, ...] = ("hipblaslt", "rocblas")
 _TYPES = {
     "float": "f32_r", "half": "f16_r", "bfloat16": "bf16_r", "double": "f64_r", "float8": "f8_r", "bfloat8": "bf8_r",
-    "int8": "i8_r",
+    "float8_fnuz": "f8_fnuz_r", "bfloat8_fnuz": "bf8_fnuz_r", "int8": "i8_r",
 }  # fmt: skip
 _COMPUTE = {"f64_r": "f64_r", "i8_r": "i32_r"}
 _VECTOR = 2
-_ONLY_HIPBLASLT = frozenset(("f8_r", "bf8_r"))
+_ONLY_HIPBLASLT = frozenset(("f8_r", "bf8_r", "f8_fnuz_r", "bf8_fnuz_r"))
 
 
 class Operand(msgspec.Struct, frozen=True, gc=False):
