@@ -43,7 +43,7 @@ from mio2trace.ranks import HOST, meetings, said, straggler, table, totals
 from mio2trace.reports import Unit
 from mio2trace.trace import Slice
 from tests.conftest import shared_folder
-from tests.kineto_files import FIRST_US, Row, kineto_file, launched, row
+from tests.kineto_files import FIRST_US, Row, aligned, kineto_file, launched, row
 from tests.records import process_of_a_job
 
 US, MS = 1_000, 1_000_000
@@ -509,9 +509,9 @@ def test_another_name_is_a_plain_op() -> None:
     assert operation.is_plain
 
 
-def reducing() -> list[Row]:
+def reducing(name: str = "allreduce", sent: int = 1000, received: int = 1000) -> list[Row]:
     args: dict[str, Any] = {
-        "Collective_name": "allreduce", "dtype": "BFloat16", "In_msg_nelems": 1000, "Out_msg_nelems": 1000,
+        "Collective_name": name, "dtype": "BFloat16", "In_msg_nelems": sent, "Out_msg_nelems": received,
         "Group_size": 4, "Process_Group_Name": "7", "Input_Dims": [[[1000]]],
     }  # fmt: skip
     return [
@@ -532,6 +532,28 @@ def test_trace_and_table_have_them(tmp_path: Path) -> None:
     (cells, *_) = json.loads(table.stdout)
     assert cells["problem"] == "AllReduce 1000 4 ranks, group 7 bfloat16"
     assert (cells["message_bytes"], cells["bus_gb_per_s"]) == (2000, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "sent", "received", "kind", "bus"),
+    [
+        ("reduce_scatter_tensor_coalesced", 4000, 1000, "reduce_scatter", 3.0),
+        ("allgather_into_tensor_coalesced", 1000, 4000, "allgather", 3.0),
+        ("_reduce_scatter_base", 4000, 1000, "reduce_scatter", 3.0),
+        ("allreduce_coalesced", 4000, 4000, "allreduce", 6.0),
+        ("all_to_allv", 4000, 2000, "alltoall", 3.0),
+        ("recv", 4000, 4000, "recv", 4.0),
+    ],
+)
+def test_a_collective_of_any_name_is_read(
+    name: str, sent: int, received: int, kind: str, bus: float, tmp_path: Path
+) -> None:
+    """8000 bytes in 2 us are 4 GB/s; the longest names have 31 letters."""
+    path = kineto_file(tmp_path, reducing(name, sent, received))
+    (operation,) = aligned(path).links.operations
+    made = bandwidth(operation, 1, 2000)
+    assert made is not None
+    assert (operation.primitive, made.message_bytes, made.algorithm, made.bus) == (kind, 8000, 4.0, bus)
 
 
 @pytest.mark.parametrize("other", ["aten::mm", "c10d::unsized"])

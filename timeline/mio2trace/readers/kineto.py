@@ -52,7 +52,7 @@ _COMM_DTYPES = {
     "Float8_e4m3fnuz": "float8", "Float8_e5m2": "bfloat8", "Float8_e5m2fnuz": "bfloat8",
 }  # fmt: skip
 _MOST = 1 << 48
-_COLLECTIVE = late(rb'"(?=[a-z_]*?(?:all|reduce|gather|scatter|broadcast|send|recv|receive|barrier))([a-z_]{1,24})"')
+_COLLECTIVE = late(rb'"(?=[a-z_]*?(?:all|reduce|gather|scatter|broadcast|send|recv|receive|barrier))([a-z_]{1,32})"')
 """``allreduce``, ``_allgather_base``: words of collectives without digits, so no key or token."""
 _FILE = late(r"(?:^|/)((?:c[a-z2-7]{51}|[A-Za-z]{1,24}[0-9]{0,3}(?:_[A-Za-z]{0,24}[0-9]{0,3}){0,8})\.py)$")
 """TorchInductor's hash, or words: no key or token."""
