@@ -26,7 +26,17 @@ from mio2trace.ops.aten import ROWS, operations_of, plain
 from mio2trace.ops.operation import Operation, operation_name, problem_name
 from mio2trace.trace import Slice
 from tests.conftest import shared_folder
-from tests.kineto_files import FIRST_US, aligned, kineto_alignment, kineto_file, operations_by_kernel, row, rows, trace
+from tests.kineto_files import (
+    FIRST_US,
+    aligned,
+    kineto_alignment,
+    kineto_file,
+    launched,
+    operations_by_kernel,
+    row,
+    rows,
+    trace,
+)
 from tests.records import made_operation, other_operation
 from tests.small_runs import Program, as_json
 from tests.test_ops import entry
@@ -838,12 +848,14 @@ def test_a_log_of_other_calls_is_said_to_be_beside(tmp_path: Path) -> None:
 
 
 def test_how_tracks_and_gpus_are_called(tmp_path: Path) -> None:
-    """PyTorch's ops are no calls of MIOpen. Device 2 alone is GPU 2; what the profiler does not number is none of those
-    that it does. Calls and kernels have `correlation_id`, by which SQL joins them."""
-    trace = convert(kineto_file(tmp_path, name="trace.json")).trace
+    """PyTorch's ops are no calls of MIOpen, also those of an extension. Device 2 alone is GPU 2; what the profiler does
+    not number is none of those that it does. Calls and kernels have `correlation_id`, by which SQL joins them."""
+    op = row("cpu_op", "mine::scale", 542, 542, FIRST_US + 600, 50, External_id=90)
+    trace = convert(kineto_file(tmp_path, [*rows(), op, *launched(91, 610, 20)], name="trace.json")).trace
     names = {track.name for track in trace.tracks}
     assert "PyTorch ops" in names
-    assert "MIOpen calls" not in names
+    assert not [name for name in names if "MIOpen" in name]
+    assert {slice_.name for slice_ in trace.events() if isinstance(slice_, Slice)} >= {"mine::scale"}
     assert "GPU 2 (AMD Instinct MI300X)" in [process.name for process in trace.processes]
     slices = [event for event in trace.events() if isinstance(event, Slice)]
     of_calls, of_kernels = (

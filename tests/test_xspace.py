@@ -133,6 +133,14 @@ def test_problems_are_those_of_the_program(tmp_path: Path) -> None:
     assert of["loop_fusion"].flop is None
 
 
+def test_the_ops_of_xla_are_called_so(tmp_path: Path) -> None:
+    """They are no calls of MIOpen."""
+    (tmp_path / "host.xplane.pb").write_bytes(jax_run())
+    names = {track.name for track in convert(tmp_path / "host.xplane.pb").trace.tracks}
+    assert "XLA ops" in names
+    assert not [name for name in names if "MIOpen" in name]
+
+
 @pytest.mark.parametrize(("environment", "kind", "zero"), [(True, "unix", BEGUN_NS), (False, "opaque", 0)])
 def test_times_and_sizes_of_a_kernel(environment: bool, kind: str, zero: int, tmp_path: Path) -> None:
     """Times count from the start of the profile; sizes are work-items, where the file states blocks."""

@@ -696,8 +696,7 @@ _HELP_LAYERS = (
     "From a layer's start to its end as the host saw it: beside its kernels, a layer that waits for the host."
 )
 _HELP_LOG = "Warm-up and iterations as the framework's log bounds them."
-_CALLED = {(True, False): "MIOpen calls", (False, True): "PyTorch ops", (True, True): "MIOpen calls and PyTorch ops"}
-"""By whether there is a call of MIOpen, and whether there is an op."""
+_CALLED = "MIOpen calls"
 _HELP_CALLS = (
     "Operations. With kernels: from its first enqueue to the end of its last. Without: it began and ended in this "
     "time, which the log's lines and calls around it bound."
@@ -763,8 +762,7 @@ class HostSide:
         self._log = self._log_spans(alignment.logs) if related else []
         self._calls: list[HostSpans] = []
         self._messages: list[HostSpans] = []
-        apis = [operation.api for operation in alignment.links.operations]
-        self._called = _CALLED.get((any(api not in ROWS for api in apis), any(api in ROWS for api in apis)), "Calls")
+        self._called = _called(alignment)
         if related:
             calls, messages = call_spans(device.measures, libraries, with_kernels=calls_drawn)
             self._calls, self._messages = self._rows(calls), self._rows(messages)
@@ -1011,6 +1009,15 @@ class HostSide:
             return Flows("enqueue", track, ids, from_ns, device.track_of[shown], to_ns)
 
         return arrows
+
+
+def _called(alignment: Alignment) -> str:
+    """Return what the library's calls and the framework's ops are together: ``MIOpen calls and PyTorch ops``."""
+    framework = alignment.profile.framework.name or "PyTorch"
+    are_ops = {  # an op that a log tells more about has the line of that
+        one.api in ROWS or not (one.line or one.api.startswith("miopen")) for one in alignment.links.operations
+    }
+    return " and ".join([_CALLED] * (False in are_ops) + [f"{framework} ops"] * (True in are_ops))
 
 
 def _was_set_back(commands: Activities) -> bool:
