@@ -251,6 +251,27 @@ def test_sizes_may_be_text_and_calls_may_have_the_version_of_their_interface(tmp
     assert UNREAD not in notes
 
 
+@pytest.mark.parametrize("call", ["cudaLaunchKernel", "cudaGraphLaunch", ""])
+def test_the_slice_of_a_kernel_of_cuda_has_its_registers_and_its_work(call: str, tmp_path: Path) -> None:
+    """PyTorch's profiler writes registers only for CUDA, whose launches all count blocks: also those of a graph, and
+    those that are not recorded. A value that is no number is not known."""
+    of_cuda = {"grid": [4, 2, 1], "block": [64, 1, 1], "shared_memory": 2064}
+    events = [
+        *([row("cuda_runtime", call, 542, 542, FIRST_US, 5, correlation=71)] if call else []),
+        row("kernel", "first", 0, 7, FIRST_US + 10, 20, correlation=71, registers_per_thread=40, **of_cuda),
+        row("kernel", "second", 0, 7, FIRST_US + 40, 20, correlation=71, registers_per_thread="many", **of_cuda),
+    ]
+    drawn = {
+        one.name: {**one.shared, **one.args}
+        for one in mio2trace.convert(kineto_file(tmp_path, events)).trace.events()
+        if isinstance(one, Slice) and one.category == "kernel"
+    }
+    wanted = "registers", "shared_bytes", "gws", "lws"
+    assert [drawn["first"].get(key) for key in wanted] == [40, 2064, "256x2x1", "64x1x1"]
+    known = "256x2x1" if call == "cudaLaunchKernel" else None
+    assert [drawn["second"].get(key) for key in wanted] == [None, None, known, "64x1x1"]
+
+
 def test_work_of_a_device_that_is_not_read_is_a_problem(tmp_path: Path) -> None:
     """Where a profile has no other: it was not the program that ran nothing."""
     host = [event for event in rows() if event["cat"] in ("cpu_op", "user_annotation")]

@@ -146,6 +146,8 @@ class Resources(msgspec.Struct, frozen=True, gc=False):
     sgprs: Annotated[int | None, Column("sgpr", "int", "scalar registers", shown=_SLICE)] = None
     lds_bytes: Annotated[int | None, Column("lds_bytes", "int", "LDS of a work-group", "bytes", shown=_SLICE)] = None
     scratch_bytes: Annotated[int | None, Column("scratch_bytes", "int", "of an item", "bytes", shown=_SLICE)] = None
+    registers: Annotated[int | None, Column("registers", "int", "of an item", shown=_SLICE)] = None
+    shared_bytes: Annotated[int | None, Column("shared_bytes", "int", "of a block", "bytes", shown=_SLICE)] = None
 
 
 class Counter(msgspec.Struct, frozen=True, gc=False):

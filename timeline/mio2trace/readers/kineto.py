@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from mio2trace.model.profile import Call, Clock, Collective, Inputs, Process, Profile, Range, Size3
+from mio2trace.model.profile import Call, Clock, Collective, Inputs, Process, Profile, Range, Resources, Size3
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records, kernel_name
@@ -323,6 +323,8 @@ _KINDS = {
 _MAKERS = ("cuda", "hip", "xpu", "privateuse1")
 _Launch = tuple[str, Size3 | None, Size3 | None]
 """Call, grid and block, as in the call."""
+_ANY_OF_CUDA: _Launch = ("cudaLaunchKernel", None, None)
+"""For a kernel of CUDA whose call is not recorded or launches a graph: all of CUDA's launches count blocks."""
 _Place = tuple[Any, Any, Any]
 """(pid, tid, ts): the values that a flow shares with the row on which it ends."""
 
@@ -352,6 +354,7 @@ class _Gpu(msgspec.Struct, gc=False):
     size: int | None
     route: str
     node: tuple[int | None, int | None] | None = None
+    resources: Resources | None = None
 
 
 def sniff(head: bytes) -> bool:
@@ -634,6 +637,7 @@ class _Reading:
                 _integer(args.size),
                 _route(args.kind, event.name) if what == "copy" else "",
                 None if args.node is None else (_integer(args.graph), _integer(args.node)),
+                self._once(_resources(args)) if what == "kernel" else None,
             )
         )  # fmt: skip
 
@@ -651,12 +655,15 @@ class _Reading:
             correlation = self._correlation(row)
             assembly = assemblies[next(placed)]
             launch = None if correlation is None else self._launches.get(id(assembly), _NONE).get(correlation)
+            if launch is None and row.resources is not None:
+                launch = _ANY_OF_CUDA
             grid, block = work(row.grid, row.block, launch) if row.kind == "kernel" else (None, None)
             name = kernel_name(row.name) if row.kind == "kernel" else _shown(row)
             queue = queue_of(assembly, row.device, row.stream)
             assembly.activity(
                 row.kind, name, queue, row.times, correlation=correlation, grid=grid, workgroup=block,
                 size_bytes=row.size, route=row.route, range_id=self._op_of(row), graph_node=row.node,
+                resources=row.resources,
             )  # fmt: skip
         self._launches.clear()
 
@@ -835,6 +842,12 @@ def _size(size: Size3 | str | None) -> Size3 | None:
         return _SIZE.decode(size)
     except UNREADABLE:
         return None
+
+
+def _resources(args: Args) -> Resources | None:
+    """Return what PyTorch's profiler records of a kernel of CUDA, and of no other."""
+    registers, shared = _integer(args.registers), _integer(args.shared)
+    return None if registers is None else Resources(registers=registers, shared_bytes=shared)
 
 
 def _work(grid: Size3 | None, block: Size3 | None, launch: _Launch | None) -> tuple[Size3 | None, Size3 | None]:

@@ -107,6 +107,8 @@ class Args(msgspec.Struct, frozen=True, gc=False):
     grid: tuple[int, int, int] | str | None = None
     """Text if it is an op of Triton: ``grid(100,)``; some tools write this and ``block`` as text: ``[64, 1, 1]``."""
     block: tuple[int, int, int] | str | None = None
+    registers: Any = msgspec.field(name="registers per thread", default=None)
+    shared: Any = msgspec.field(name="shared memory", default=None)
     size: Id | str | None = msgspec.field(name="bytes", default=None)
     kind: Any = None
     device: Any = None
