@@ -19,7 +19,7 @@ from mio2trace.cli import cli
 from mio2trace.model.profile import Activity, Profile, Range
 from mio2trace.notes import UNREADABLE, InputError, Notes
 from mio2trace.readers import kineto, pieces
-from mio2trace.trace import Slice
+from mio2trace.trace import Flow, Slice
 from tests import headlines
 from tests.kineto_files import (
     BASE_NS,
@@ -270,6 +270,14 @@ def test_the_slice_of_a_kernel_of_cuda_has_its_registers_and_its_work(call: str,
     assert [drawn["first"].get(key) for key in wanted] == [40, 2064, "256x2x1", "64x1x1"]
     known = "256x2x1" if call == "cudaLaunchKernel" else None
     assert [drawn["second"].get(key) for key in wanted] == [None, None, known, "64x1x1"]
+
+
+@pytest.mark.parametrize(("wait", "arrows"), [(-1, 0), (0, 0), (0.001, 1), (10, 1)])
+def test_an_arrow_goes_forward_in_time(wait: float, arrows: int, tmp_path: Path) -> None:
+    """Of ends at one time Perfetto takes the first of the file, in the native form that of the device: it finds no
+    begin of the arrow, so none is drawn."""
+    trace = mio2trace.convert(kineto_file(tmp_path, launched(71, 0, 20, wait=wait))).trace
+    assert sum(isinstance(event, Flow) for event in trace.events()) == arrows
 
 
 def test_work_of_a_device_that_is_not_read_is_a_problem(tmp_path: Path) -> None:

@@ -989,7 +989,8 @@ class HostSide:
         """Return a maker of the arrows from a track to what its calls launched.
 
         There is none from a call that waited: it ended after its activity, and viewers draw an arrow from the end of a
-        slice. An arrow never points back in time, even if the stamps of two clocks do.
+        slice. An arrow never points back in time, even if the stamps of two clocks do. None is
+        between equal times: Perfetto takes that of the native form for an end without a begin.
         """
         profile, commands, device = self._alignment.profile, self._alignment.profile.commands, self._device
         if profile.calls_wait:
@@ -1001,7 +1002,7 @@ class HostSide:
         def arrows(positions: Numbers, track: int, starts: Numbers, stops: Numbers) -> Flows:
             nonlocal number
             begin, end = begins[positions], ends[positions]
-            is_shown = can_be_shown[positions] & (begin >= starts) & ~((end <= stops) & (stops > begin))
+            is_shown = can_be_shown[positions] & (begin > starts) & ~((end <= stops) & (stops > begin))
             shown = positions[is_shown]
             ids = number + 1 + np.arange(len(shown))
             number += len(shown)
