@@ -272,6 +272,18 @@ def test_the_slice_of_a_kernel_of_cuda_has_its_registers_and_its_work(call: str,
     assert [drawn["second"].get(key) for key in wanted] == [None, None, known, "64x1x1"]
 
 
+def test_a_call_names_the_slice_that_it_launched(tmp_path: Path) -> None:
+    """Also of kernels whose names differ only far behind, and of copies."""
+    names = [f"void at::native::vectorized_kernel<{'int, ' * 40}{functor}>(int)" for functor in ("add", "mul")]
+    events = [event for number, name in enumerate(names) for event in launched(number, 100 * number, 20, name)]
+    events += launched(9, 300, 20, "Memcpy HtoD (Pageable -> Device)", cat="gpu_memcpy", call="hipMemcpyAsync")
+    slices = [one for one in mio2trace.convert(kineto_file(tmp_path, events)).trace.events() if isinstance(one, Slice)]
+    drawn = {one.args["correlation_id"]: one.name for one in slices if one.category in ("kernel", "copy")}
+    named = {one.args["correlation_id"]: one.shared["kernel"] for one in slices if one.category == "api"}
+    assert named == drawn
+    assert len({*named.values()}) == 3
+
+
 @pytest.mark.parametrize(("wait", "arrows"), [(-1, 0), (0, 0), (0.001, 1), (10, 1)])
 def test_an_arrow_goes_forward_in_time(wait: float, arrows: int, tmp_path: Path) -> None:
     """Of ends at one time Perfetto takes the first of the file, in the native form that of the device: it finds no

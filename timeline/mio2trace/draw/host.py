@@ -283,6 +283,10 @@ _AT_ONCE = 1 << 20
 """Items that are compared at once."""
 
 
+_Shown = Callable[[str], str]
+"""Gives the name of the slice of a command with this name."""
+
+
 class _Row(NamedTuple):
     """Items of one row, in order: when each begins and ends on the axis, and its number among all items."""
 
@@ -302,9 +306,17 @@ class Threads:
     """
 
     def __init__(
-        self, profile: Profile, axis: Axis, process: int, number_of: Callable[[int], int], *, with_calls: bool = True
+        self,
+        profile: Profile,
+        axis: Axis,
+        process: int,
+        number_of: Callable[[int], int],
+        shown: _Shown,
+        *,
+        with_calls: bool = True,
     ) -> None:
         self._process = process
+        self._shown = shown
         self._number_of = number_of
         self._profile = profile
         self._commands = commands = profile.commands
@@ -400,7 +412,7 @@ class Threads:
 
     def events(self, origin: int, arrows: Arrows | None) -> Iterator[Slices | Flows]:
         """Yield the slices of each row, and the arrows that leave them, if ``arrows`` makes these."""
-        looks = _Looks(self._profile, self._item_of, self._first_call, self._first_other)
+        looks = _Looks(self._profile, self._item_of, self._first_call, self._first_other, self._shown)
         launches = None if arrows is None else self._launches()
         for number, (_, _, row) in enumerate(self._rows):
             track = self._number_of(number)
@@ -451,8 +463,9 @@ def _arrows_of(track: int, row: _Row, launches: _Launches, arrows: Arrows) -> It
 class _Looks:
     """Makes the slices of ranges and calls; equal ones share one object."""
 
-    def __init__(self, profile: Profile, item_of: Numbers, first_call: int, first_other: int) -> None:
+    def __init__(self, profile: Profile, item_of: Numbers, first_call: int, first_other: int, shown: _Shown) -> None:
         self._profile = profile
+        self._shown = shown
         self._nodes = Nodes(profile, with_layers=True)
         self._executions = profile.framework.ranges
         self._inputs: dict[int, dict[str, Any]] = {}
@@ -510,7 +523,7 @@ class _Looks:
             shared: Args = NO_ARGS
             if self._launched[item] == 1:
                 name = self._profile.commands.name
-                shared = {"kernel": short_name(name.values[name.codes[self._activity[item]]])}
+                shared = {"kernel": self._shown(name.values[name.codes[self._activity[item]]])}
             return Slice(track, 0, 0, self._names[self._name[item]], "api", NO_ARGS, shared)
         what = self._profile.ranges[item]
         name_of = shown_text(what)[:200] or what.kind
@@ -578,8 +591,9 @@ class ApiCalls:
     Items are numbered: the activities, then the calls that launched none.
     """
 
-    def __init__(self, profile: Profile, axis: Axis, process: int, track: int) -> None:
+    def __init__(self, profile: Profile, axis: Axis, process: int, track: int, shown: _Shown) -> None:
         self._process = process
+        self._shown = shown
         self._track = track
         self._commands, self._others = commands, others = profile.commands, profile.lone_calls
         starts, ends = (
@@ -645,7 +659,7 @@ class ApiCalls:
 
         def like(item: int) -> Slice:
             launched = kernel[item]
-            shared = {"kernel": short_name(commands.name.values[launched - 1])} if launched else NO_ARGS
+            shared = {"kernel": self._shown(commands.name.values[launched - 1])} if launched else NO_ARGS
             return Slice(track, 0, 0, names[name[item]], "api", NO_ARGS, shared)
 
         for first in range(0, len(items), ROW):
@@ -742,11 +756,18 @@ class HostSide:
             notes.add("host clock was set back during the run: the host's side is left out")
             related = False
         self._api: ApiCalls | Threads | None = None
+        names = device.commands.slice_names
+
+        def shown(name: str) -> str:
+            return names.get(name) or short_name(name)
+
         calls_drawn = related and host_calls != "none"
         if calls_drawn and (profile.calls_wait and not profile.ranges and len(profile.threads) < 2):
-            self._api = ApiCalls(profile, self._to_axis, self._process, self._track(_API))
+            self._api = ApiCalls(profile, self._to_axis, self._process, self._track(_API), shown)
         elif calls_drawn or (related and profile.ranges):
-            self._api = Threads(profile, self._to_axis, self._process, self._thread_track, with_calls=calls_drawn)
+            self._api = Threads(
+                profile, self._to_axis, self._process, self._thread_track, shown, with_calls=calls_drawn
+            )
         self._middle = self._somewhere()
         self._far = 0
         links = alignment.links
