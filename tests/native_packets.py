@@ -138,11 +138,20 @@ GROUP_AND_ROW = re.compile(r"(?P<head>.*?) · (?P<row>.*?)(?P<rest> \(.*\))?")
 
 def _place(descriptors: Mapping[int, Any], descriptor: Any, groups: Collection[str]) -> tuple[str, str]:
     """(process, track): of a group with slices of its own as if it were two."""
-    name = str(descriptor.name)
     if not descriptor.HasField("parent_uuid"):
-        process, *row = _parts(name, groups)
+        process, *row = _parts(_whole_name(descriptor, groups), groups)
         return process, "".join(row)
-    return _parts(str(descriptors[descriptor.parent_uuid].name), groups)[0], name
+    return _parts(_whole_name(descriptors[descriptor.parent_uuid], groups), groups)[0], str(descriptor.name)
+
+
+def _whole_name(descriptor: Any, groups: Collection[str]) -> str:
+    """The name, or that of which it is the part in sight: the description begins with it."""
+    name, told = str(descriptor.name), str(descriptor.description)
+    if not told.startswith(f"{name}:"):
+        return name
+    rests = sorted({"".join(group.partition(" (")[1:]) for group in groups}, key=len, reverse=True)
+    found = next((rest for rest in rests if rest and f"{rest}. " in told), "")
+    return f"{told.partition(f'{found}. ')[0]}{found}"
 
 
 def _parts(name: str, groups: Collection[str]) -> Sequence[str]:

@@ -462,6 +462,31 @@ def traced(tmp_path: Path, collectives_us: int) -> Trace:
     return mio2trace.convert(kineto_file(tmp_path, made, deviceProperties=[{"id": 2, "name": "G"}])).trace
 
 
+def test_a_row_of_a_rank_shows_its_stream_before_a_viewer_cuts_its_name(tmp_path: Path) -> None:
+    """Viewers cut a long name in the middle. The description has the whole name; both forms have the same tracks."""
+    made = [
+        event
+        for number, (stream, name) in enumerate([*[(7, "work")] * 4, (9, "ncclDevKernel_AllReduce")])
+        for event in launched(number, 200 * number, 150, name, stream=stream)
+    ]
+    device = [{"id": 2, "name": "G. Model (X)"}]
+    paths = [
+        kineto_file(tmp_path, made, f"{rank}.json", deviceProperties=device, distributedInfo={"rank": rank})
+        for rank in (0, 1)
+    ]
+    trace = mio2trace.convert(*paths).trace
+    packed = io.BytesIO()
+    write(trace, packed)
+    found = read_native(packed.getvalue(), [process.name for process in trace.processes])
+    roots = [one for one in found.descriptors.values() if not one.HasField("parent_uuid") and one.name.startswith("G")]
+    assert {one.name for one in roots} == {
+        f"GPU 2 of rank {rank} · Stream {number}" for rank in (0, 1) for number in (7, 9)
+    }
+    assert all(one.description.startswith(f"{one.name}: kernels (G. Model (X)). ") for one in roots)
+    names = {process.id: process.name for process in trace.processes}
+    assert set(found.picture.tracks) == {(names[track.process], track.name) for track in trace.tracks}
+
+
 @pytest.mark.parametrize(("us", "names"), [(100, []), (101, ["GPU 2 · Stream 9: kernels (G)"])])
 def test_a_stream_with_more_than_a_tenth_of_the_kernel_time_is_at_the_top(
     tmp_path: Path, us: int, names: list[str]

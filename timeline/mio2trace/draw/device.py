@@ -571,6 +571,7 @@ class DeviceSide:
                     description=_HELP_NO_TIME if key in self._bare else help_,
                     main=key in self._main,
                     apart=key in self._apart,
+                    brief=f"{row[0].upper()}{row[1:]}" if (several or is_named) and not (lane or folded) else "",
                 )
             )
         return result

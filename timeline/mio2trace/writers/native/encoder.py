@@ -698,6 +698,8 @@ def _in_columns(events: Iterator[Event | Slices | Flows]) -> Iterator[Slices | C
 
 BESIDE = " · "
 """Between the names of a process and of its track that is shown at the top level."""
+_IN_SIGHT = 20
+"""Characters that viewers show of a longer name before they cut it."""
 
 
 def headings(trace: Trace) -> Iterator[bytes]:
@@ -743,6 +745,9 @@ def _group(process: Process, main: Track | None, uuid: int) -> bytes:
         # Viewers cut names in the middle, so the part that differs comes first, the model of the device last.
         head, bracket, rest = name.partition(" (")
         name, help_ = f"{head}{BESIDE}{main.name}{bracket}{rest}", f"{help_} {main.description}".strip()
+        brief = f"{head}{BESIDE}{main.brief}"
+        if main.brief and len(brief) > _IN_SIGHT and (not rest or rest.endswith(")")):
+            name, help_ = brief, f"{name}. {help_}"
     fields = [tp.integer(1, uuid), tp.text(2, cleaned(name)), tp.integer(11, tp.EXPLICIT_ORDER)]
     return b"".join([*fields, *placed(process.sort, help_)])
 
