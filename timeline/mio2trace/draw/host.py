@@ -1010,8 +1010,8 @@ class HostSide:
         """Return a maker of the arrows from a track to what its calls launched.
 
         There is none from a call that waited: it ended after its activity, and viewers draw an arrow from the end of a
-        slice. An arrow never points back in time, even if the stamps of two clocks do. None is
-        between equal times: Perfetto takes that of the native form for an end without a begin.
+        slice. An arrow never points back in time, even if the stamps of two clocks do. Equal times have
+        none: Perfetto takes that of the native form for an end without a begin.
         """
         profile, commands, device = self._alignment.profile, self._alignment.profile.commands, self._device
         if profile.calls_wait:
