@@ -162,3 +162,40 @@ def test_a_view_that_computes_is_refused_still(tmp_path: Path) -> None:
     )
     with pytest.raises(InputError, match="is computed"):
         profiles(database(tables("3.0.0"), suffix="_x", then=change), tmp_path)
+
+
+def of_rocprof_sys(version: str) -> Tables:
+    """The run as rocprof-sys writes it: categories in small letters, texts as names, no ids of ranges in calls."""
+    made = tables(version)
+    words = {
+        "MARKER_CORE_RANGE_API": "rocm_marker_api", "MARKER_CORE_API": "rocm_marker_api",
+        "HIP_RUNTIME_API_EXT": "rocm_hip_api", "KERNEL_DISPATCH": "rocm_kernel_dispatch",
+        "MEMORY_COPY": "rocm_memory_copy",
+    }  # fmt: skip
+    for table, column in (("rocpd_string", "string"), ("rocpd_info_category", "name")):
+        for row in made.rows.get(table, ()):
+            row[column] = words.get(row[column], row[column])
+    for row, (text, *_) in zip(made.rows["rocpd_region"], RANGES, strict=False):
+        row["name_id"] = made.string(text)
+    for row in made.rows["rocpd_event"]:
+        row |= {"extdata": "{}", "parent_stack_id": 0}
+    return made
+
+
+@pytest.mark.parametrize("version", ["3.0.0", "4.0.0"])
+def test_ranges_of_rocprof_sys_are_ranges(version: str, tmp_path: Path) -> None:
+    """And its users' own; functions of the host and ROCTx's control of the profiler are calls."""
+    made = of_rocprof_sys(version)
+    first = rocpd_made.AT - 1000
+    for name, category in (("epoch", "user"), ("main", "host"), ("roctxProfilerPause", "MARKER_CONTROL_API")):
+        event = made.event(category, 0, 0)
+        host = {"pid": rocpd_made.ROW_OF_PID, "tid": rocpd_made.ROW_OF_TID}
+        made.placed("rocpd_region", first, first + 10**7, host, name_id=made.string(name), event_id=event)
+    (profile,) = profiles(database(made), tmp_path)
+    assert [(one.text, one.kind, one.id) for one in profile.ranges] == [
+        ("epoch", "range", None), *((row[0], "range", None) for row in RANGES)
+    ]  # fmt: skip
+    assert {"main", "roctxProfilerPause"} <= {one.name for one in profile.other_calls}
+    (tmp_path / "run.db").write_bytes(database(made))
+    layers = CliRunner().invoke(cli, ["layers", str(tmp_path / "run.db"), "--columns", "layer,kernel_ns"]).stdout
+    assert "conv1,600" in layers

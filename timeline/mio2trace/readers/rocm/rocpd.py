@@ -3,8 +3,9 @@
 The views with plain names are read, not the tables behind them, whose names contain a run's id. If the views are
 missing or compute (the lz4 variant), the tables themselves are read. Several processes may share a file (``rocpd
 merge``): ids are unique only within a guid, and each process becomes a profile. The clock is CLOCK_BOOTTIME in ns. A
-kernel's launch is the region with its ``stack_id``; the text of a ROCTx range is in the ``extdata`` of its event. Ids
-are looked up here and not joined by SQLite, because a file may repeat an id a thousand times.
+kernel's launch is the region with its ``stack_id``; the text of a ROCTx range is in the ``extdata`` of its event, or is
+the region's name (rocprof-sys, whose categories are in small letters). Ids are looked up here and not joined by SQLite,
+because a file may repeat an id a thousand times.
 
 Schemas 3.0.0 to 3.0.5, 4.0.0 and 4.1.0 are read (rocpd-versions.md). The columns decide, because the tag in
 ``rocpd_metadata`` is wrong in some builds. In schema 4 a row refers to ``rocpd_track`` for its process, thread, agent,
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 from mio2trace.model.profile import Clock, Profile, Range, Resources
 from mio2trace.model.tables import NO, Index, Numbers, Pool, by_code, distinct
 from mio2trace.notes import InputError, Notes
+from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records, kernel_name
 from mio2trace.readers.rocm.assembly import (
     Assemblies,
@@ -58,6 +60,9 @@ _TABLES = {
 }
 _KNOWN_SCHEMA = re.compile(r"3(?:\.0(?:\.[0-5])?)?|4(?:\.[01](?:\.0)?)?")
 _A_VERSION = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4}){0,2}")
+_OF_RANGES = late(r"MARKER(?!_CONTROL|_NAME)|rocm_marker_api\Z|user\Z")
+"""Categories of events that are ranges or marks: ROCTx's as rocprofv3 and rocprof-sys name them, rocprof-sys' own."""
+_ON_THE_STACK = "MARKER_CORE_RANGE"
 _PLACE = ("pid", "tid", "agent_id", "queue_id", "stream_id")
 _TIMES = (("start", "end"), ("start_id", "end_id"), ("timestamp", "timestamp"), ("timestamp_id", "timestamp_id"))
 _Key = tuple[Hashable, Hashable]
@@ -278,13 +283,16 @@ class _Reading:
         columns = self._columns("rocpd_event")
         listed = [name if name in columns else "NULL" for name in ("parent_stack_id", "category_id")]
         markers: dict[Hashable, list[int]] = {}
+        with_ids: dict[Hashable, list[int]] = {}
         for (guid, one), text in self._categories.items():
-            if type(one) is int and "MARKER" in text:
+            if type(one) is int and _OF_RANGES.match(text):
                 markers.setdefault(guid, []).append(one)
+                if text.startswith(_ON_THE_STACK):
+                    with_ids.setdefault(guid, []).append(one)
         found: dict[Hashable, list[tuple[NDArray[Any], ...]]] = {}
         for guid, (key, stack, parent, category) in self._blocks("rocpd_event", "id", "stack_id", *listed):
-            is_marker = np.isin(category, markers.get(guid, []))
-            found.setdefault(guid, []).append((key, stack, parent, is_marker))
+            is_marker, has_id = (np.isin(category, of.get(guid, [])) for of in (markers, with_ids))
+            found.setdefault(guid, []).append((key, stack, parent, is_marker, has_id))
         for guid, blocks in found.items():
             parts = [*zip(*blocks, strict=True)][::-1]
             blocks.clear()  # each column of twenty million events takes 160 MB
@@ -338,7 +346,8 @@ class _Reading:
                 )  # fmt: skip
                 marked = drawn & is_marker[its]
                 of_marked = its[marked]
-                cells = (rows["name_id"][of_marked], rows["event_id"][of_marked], stack[of_marked], thread[marked],
+                number_of = np.where(events.has_id[at], stack, NO)[of_marked]
+                cells = (rows["name_id"][of_marked], rows["event_id"][of_marked], number_of, thread[marked],
                          start[marked], end[marked])  # fmt: skip
                 for said, event, number, on, begin, until in zip(*(cell.tolist() for cell in cells), strict=True):
                     text = events.texts.get(event) or self._strings.get((rows.guid, _plain(said)), "")
@@ -509,16 +518,20 @@ class _Events:
     """The events of a guid, and one that is none at the end of each column, for -1. ``texts``: of those that are of
     ROCTx, by id, the text or none."""
 
-    def __init__(self, ids: Numbers, stack: Numbers, parent: Numbers, is_marker: NDArray[np.bool_]) -> None:
+    def __init__(
+        self, ids: Numbers, stack: Numbers, parent: Numbers, is_marker: NDArray[np.bool_], has_id: NDArray[np.bool_]
+    ) -> None:
         self.index = Index(ids, last=True)
         self.stack = np.append(stack, NO)
         self.parent = np.append(parent, NO)
         self.is_marker = np.append(is_marker, False)
+        self.has_id = np.append(has_id, False)
+        """Whether what was called while the range was open states its id."""
         self.texts: dict[int, str] = dict.fromkeys(ids[is_marker].tolist(), "")
 
 
 _NONE = np.empty(0, np.int64)
-_NO_EVENTS = _Events(_NONE, _NONE, _NONE, np.empty(0, bool))
+_NO_EVENTS = _Events(_NONE, _NONE, _NONE, np.empty(0, bool), np.empty(0, bool))
 
 
 def _numbers(cells: Sequence[object]) -> Numbers:
