@@ -155,6 +155,8 @@ KNOWN = [
     (_one_table("Domain,Function,Start_Timestamp,End_Timestamp,Correlation_ID"), "rocprofv2"),
     (_one_table("Domain,ROCTX_ID,Message,Timestamp"), "rocprofv2"),
     (_one_table("Node_Id,Logical_Node_Id,Agent_Type"), "processors"),
+    (_one_table('"Sample_Timestamp","Exec_Mask","Dispatch_Id","Instruction","Correlation_Id"'), "program counter"),
+    (b"ARROW1\0\0\xff\xff\xff\xff", "is a table of Arrow"),
     (_database("CUPTI_ACTIVITY_KIND_KERNEL", "StringIds"), "is a database of NVIDIA's Nsight Systems"),
     (_database("songs"), "SQLite database of no profiler"),
     (b"\x18\0\0\0\0\0\0\0abcd\x09\0\0\0\0\0\0\0\0\x1a\x0dbrain.Event:2", "is an events file of TensorBoard"),

@@ -308,6 +308,10 @@ def test_a_file_that_is_none_is_one_line(snapshot: Snapshot, tmp_path: Path) -> 
     (tmp_path / "kernels" / "x.parquet").write_bytes(b"PAR1")
     with pytest.raises(InputError, match="tables alone"):
         mio2trace.analyse(tmp_path)
+    (tmp_path / "out" / "host").mkdir(parents=True)
+    (tmp_path / "out" / "host" / "7_KERNEL_DISPATCH.parquet").write_bytes(b"PAR1")
+    with pytest.raises(InputError, match=r"a table of no dataset of mio2trace; .*rocprofv3"):
+        mio2trace.analyse(tmp_path / "out" / "host" / "7_KERNEL_DISPATCH.parquet")
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,16 @@ import csv
 import gzip
 import io
 import json
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from mio2trace import analyse
+from mio2trace.cli import cli
 from mio2trace.conversion import convert
 from mio2trace.model.profile import Profile, Resources
 from mio2trace.notes import UNREADABLE, InputError, Notes
@@ -300,6 +303,31 @@ def test_kernels_without_traced_calls_are_in_the_range_whose_id_they_have(tmp_pa
         written(tmp_path, "a_marker_api_trace.csv", f'{MARKERS}"{domain}","conv1",7,7,5,0,100\n')
         profile = of(written(tmp_path, "a_kernel_trace.csv", f'{KERNEL}"K","Agent 1",7,"k",5,10,20\n'))
         assert profile.activities[0].range == expected
+
+
+@pytest.mark.parametrize("table", ["rccl_api", "rocdecode_api", "rocjpeg_api", "rocshmem_api", "hipfile_api", "ompt"])
+def test_the_calls_of_every_library_are_of_the_set(table: str, tmp_path: Path) -> None:
+    """Whichever table is given."""
+    other = written(tmp_path, f"a_{table}_trace.csv", f'{MARKERS}"{table.upper()}","{table}Call",7,7,3,0,5\n')
+    kernels = written(tmp_path, "a_kernel_trace.csv", f'{KERNEL}"K","Agent 1",7,"k",1,10,20\n')
+    for path in (other, kernels):
+        (profile,) = read(path, v3_csv, every_call=True)
+        assert [one.name for one in profile.other_calls] == [f"{table}Call"]
+        assert len(profile.activities) == 1
+
+
+@pytest.mark.parametrize(
+    ("row", "holds"),
+    [
+        ('"HIP_RUNTIME_API","hipLaunchKernel",7,7,1,0,5', "1 kernel launch, so .*"),
+        ('"HIP_RUNTIME_API","hipMalloc",7,7,1,0,5', "1 call of the host and no work of a device"),
+        ('"MARKER_CORE_API","conv1",7,7,1,0,5', "1 ops and ranges of the host and no work of a device"),
+    ],
+)
+def test_error_calls_without_kernels_name_the_option_that_records_kernels(row: str, holds: str, tmp_path: Path) -> None:
+    path = written(tmp_path, "a_hip_api_trace.csv", f"{MARKERS}{row}\n")
+    told = CliRunner().invoke(cli, [str(path)]).stderr
+    assert re.search(rf"it holds {holds} \(rocprofv3 records .* --kernel-trace or --sys-trace", told)
 
 
 def test_a_renamed_table_is_read_alone(tmp_path: Path) -> None:

@@ -330,17 +330,25 @@ def what_is_missing(run: Run, notes: Notes) -> str:
         lost = "; ".join(map(str, notes.problems))
         host = sum(len(profile.ranges) for profile in run.profiles)
         launched = sum(Launches(profile, has_common_clock=False).without_kernels for profile in run.profiles)
+        by_rocprofv3 = all(profile.clocks[0].kind == "boottime" for profile in run.profiles)
         if launched and lost:
             lost = f"it holds {count(launched, 'kernel launch')} and no kernel that could be read: {lost}"
         elif launched:
-            lost = (
-                f"it holds {count(launched, 'kernel launch')}, so the profiler got no records of the GPU (no "
-                "permission, or another profiler uses the GPU)"
-            )
+            why = "no permission, or another profiler uses the GPU"
+            if by_rocprofv3:
+                why = f"rocprofv3 records kernels with --kernel-trace or --sys-trace; else {why}"
+            lost = f"it holds {count(launched, 'kernel launch')}, so the profiler got no records of the GPU ({why})"
         elif host and not lost:
             lost = f"it holds {host:,} ops and ranges of the host and no work of a device"
             if any(made.text.startswith("aten::") for profile in run.profiles for made in profile.ranges):
                 lost += " (torch.profiler records that with ProfilerActivity.CUDA, on AMD GPUs too)"
+            elif by_rocprofv3:
+                lost += " (rocprofv3 records that with --kernel-trace or --sys-trace)"
+        elif by_rocprofv3 and not lost and (calls := sum(profile.records for profile in run.profiles)):
+            lost = (
+                f"it holds {count(calls, 'call')} of the host and no work of a device (rocprofv3 records that with "
+                "--kernel-trace or --sys-trace)"
+            )
         return f"no kernel, copy or build in the profile: {lost or 'the program ran nothing on the device'}"
     if run.libraries:
         return (

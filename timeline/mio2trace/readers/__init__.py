@@ -235,6 +235,7 @@ KNOWN: tuple[Known, ...] = (
         lambda head: head.startswith((b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd")),
         "a file packed by bzip2, xz or zstd", "what is in it: unpack it, or pack it with gzip",
     ),
+    Known(lambda head: head.startswith(b"ARROW1\0\0"), "a table of Arrow (Feather)", _ROCPD),
     Known(_table("name", "calls", "totaldurationns"), "a summary of calls or kernels without their times", _TRACE),
     Known(_table("counter_name", "counter_value"), "a table of counters", _TRACE),
     Known(_table("kernelname", "grd", "wgr", without="beginns"), "a table of counters without times", _TIMES),
@@ -248,6 +249,7 @@ KNOWN: tuple[Known, ...] = (
     Known(_table("domain", "roctx_id", "message"), "a table of rocprofv2", _TRACE),
     Known(_table("operation", "allocation_size", "address"), "a table of memory allocations", _TRACE),
     Known(_table("operation", "alloc_flags"), "a table of scratch memory", _TRACE),
+    Known(_table("sample_timestamp", "exec_mask", "instruction"), "a table of samples of the program counter", _TRACE),
     Known(_table("node_id", "logical_node_id", "agent_type"), "a table of a machine's processors", _TRACE),
     Known(
         lambda head: _AUTOGRAD.match(head) is not None, "a trace of torch.autograd.profiler (PyTorch before 1.8)",

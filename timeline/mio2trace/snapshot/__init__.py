@@ -54,6 +54,11 @@ def snapshots_of(path: str | os.PathLike[str]) -> Kept:
         snapshot = folder / FOLDER / file.name
         if snapshot.is_file():
             kept.append(snapshot)
+        elif not any((folder / name).is_dir() for name in (RUNS, _OF_ALL)):
+            raise InputError(
+                f"{path}: a table of no dataset of mio2trace; {_INSTEAD}; of rocprofv3 its database, JSON or CSV"
+                " (--output-format)"
+            )
         elif (folder / _OF_ALL / file.name).is_file() or not (folder / RUNS / file.name).is_file():
             raise InputError(f"{path}: tables alone, no {FOLDER}/{file.name} beside them; {_INSTEAD}")
     if not kept:

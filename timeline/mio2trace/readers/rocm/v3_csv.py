@@ -42,7 +42,7 @@ _KEYS = {
 _TEXT = {_KERNELS: "kernel_name", _COPIES: "", _CALLS: "function", _COUNTERS: "kernel_name"}
 _SET = (
     "kernel_trace", "hip_api_trace", "hsa_api_trace", "marker_api_trace", "memory_copy_trace", "rccl_api_trace",
-    _COUNTERS,
+    "rocdecode_api_trace", "rocjpeg_api_trace", "rocshmem_api_trace", "hipfile_api_trace", "ompt_trace", _COUNTERS,
 )  # fmt: skip
 _FILE = late(rf"(.*?)({'|'.join(_SET)})\.csv(?:\.gz)?", re.DOTALL)
 _AGENT = late(r"(?:Agent )?(\d{1,4})")
