@@ -23,7 +23,7 @@ from mio2trace.measures.cost import measured
 from mio2trace.measures.device_time import queue_ns
 from mio2trace.model.profile import Activity, Call, Counter, Profile
 from mio2trace.notes import Notes
-from mio2trace.readers.rocm import rocpd, v3_csv
+from mio2trace.readers.rocm import rocpd, v3_csv, v3_json
 from mio2trace.reports import Unit
 from mio2trace.reports.kernels import enqueue_table
 from tests.conftest import ROOT, shared_folder
@@ -351,3 +351,69 @@ def test_a_device_that_records_the_queue_states_it_itself() -> None:
     made = rows("kernels", ROOT / "traces" / "alexnet-b1-train" / "prof.json.gz")
     assert len(made) > 100
     assert all(row["in_queue_ns"] == row["start_ns"] - row["queued_ns"] for row in made)
+
+
+def as_json(*, kernels: bool, counted: int = 3, **changes: Any) -> str:
+    """Three dispatches, the first ``counted`` with counters. ``kernels``: they are also in the list of kernels."""
+    handle = {"handle": 9}
+    size = {"x": 64, "y": 2, "z": 1}
+    rows = [
+        {
+            "start_timestamp": 1000 * place, "end_timestamp": 1000 * place + 10 + place,
+            "correlation_id": {"internal": place + 1, "external": 0},
+            "dispatch_info": {
+                "agent_id": handle, "queue_id": {"handle": 1}, "kernel_id": 3, "dispatch_id": place + 1,
+                "group_segment_size": 0, "private_segment_size": 0, "workgroup_size": size, "grid_size": size,
+            },
+        }
+        for place in range(3)
+    ]  # fmt: skip
+    told = [(1 << 60, 4.0), (1 << 60, 6.0), (7, 50.0), (7, 70.0), (8, 12.5), (5, 304.0), (5, 304.0)]
+    process = {
+        "metadata": {"pid": 7}, "agents": [{"id": handle, "name": "gfx942"}], "strings": {},
+        "counters": [
+            {"id": {"handle": 1 << 60}, "name": "SQ_WAVES", "is_constant": 0, "is_derived": 0},
+            {"id": {"handle": 7}, "name": "VALUUtilization", "is_constant": 0, "is_derived": 1},
+            {"id": {"handle": 8}, "name": "FETCH_SIZE", "is_constant": 0, "is_derived": 1},
+            {"id": {"handle": 5}, "name": "CU_NUM", "is_constant": 1, "is_derived": 0},
+        ],
+        "kernel_symbols": [{"kernel_id": 3, "formatted_kernel_name": "k", "arch_vgpr_count": 8}],
+        "callback_records": {
+            "counter_collection": [
+                {"thread_id": 5, "dispatch_data": row, "stream_id": {"handle": 2},
+                 "records": [{"counter_id": {"handle": key}, "value": value} for key, value in told]}
+                for row in rows[:counted]
+            ]
+        },
+        "buffer_records": {
+            "kernel_dispatch": [{**row, "thread_id": 5, "stream_id": {"handle": 2}} for row in rows] if kernels else []
+        },
+    }  # fmt: skip
+    return json.dumps({"rocprofiler-sdk-tool": [{**process, **changes}]})
+
+
+@pytest.mark.parametrize("kernels", [False, True])
+def test_counters_of_a_json_are_those_of_its_kernels(kernels: bool, tmp_path: Path) -> None:
+    """Rows of a base counter are added up; the kernels may be only in the list of counters."""
+    notes = Notes()
+    path = tmp_path / "7_results.json"
+    path.write_text(as_json(kernels=kernels))
+    (profile,) = read(path, v3_json, notes)
+    assert [(one.name, one.start_ns, one.end_ns, one.correlation, one.number) for one in profile.activities] == [
+        ("k", 1000 * place, 1000 * place + 10 + place, place + 1, place + 1) for place in range(3)
+    ]
+    assert {(one.grid, one.workgroup) for one in profile.activities} == {((64, 2, 1), (64, 2, 1))}
+    assert values(profile) == [{"SQ_WAVES": 10.0, "FETCH_SIZE": 12.5, "CU_NUM": 304.0}] * 3
+    assert sorted(str(note.kind) for note in notes)[0].startswith("counter with several values per kernel")
+    assert any("run that collected hardware counters" in note.kind for note in notes)
+
+
+def test_kernels_of_a_json_without_counters_are_kept(tmp_path: Path) -> None:
+    """And a file whose records are null has none."""
+    path = tmp_path / "7_results.json"
+    path.write_text(as_json(kernels=True, counted=1))
+    (profile,) = read(path, v3_json)
+    assert [len(one) for one in values(profile)] == [3, 0, 0]
+    path.write_text(as_json(kernels=True, callback_records=None))
+    (profile,) = read(path, v3_json)
+    assert [len(one) for one in values(profile)] == [0, 0, 0]

@@ -680,6 +680,8 @@ _SUMMED = ("_sum", "FETCH_SIZE", "WRITE_SIZE")
 """Endings of the names of derived counters that count: sums over instances, kilobytes."""
 MOST = 1 << 10
 """The most counters of one process; a run collects some dozens."""
+LONGEST_COUNTER = 200
+"""The most letters of a counter's name."""
 _MOST_VALUE = 1e18
 COUNTER_RUN = (
     "run that collected hardware counters: its kernels ran one at a time and slower, so its times and gaps are not"

@@ -31,6 +31,7 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records, kernel_name
 from mio2trace.readers.rocm.assembly import (
+    LONGEST_COUNTER,
     Assemblies,
     Assembly,
     Sort,
@@ -75,8 +76,6 @@ _PIECES = 64
 """Blocks of the database that are worked on together."""
 _ODD = 0x9E3779B97F4A7C15
 _OF_FEW = np.uint64(64 - 15)
-_LONGEST_NAME = 200
-"""Of a counter."""
 _NO_REGISTERS: _Registers = (None, None, None)
 
 
@@ -437,8 +436,8 @@ class _Reading:
         for guid, key, cell, units, is_derived, is_constant in self._select(
             "rocpd_info_pmc", (_GUID, "id", "name"), ("units", "is_derived", "is_constant")
         ):
-            name = self._database.text_of(cell)[:_LONGEST_NAME]
-            unit = self._database.text_of(units)[:_LONGEST_NAME]
+            name = self._database.text_of(cell)[:LONGEST_COUNTER]
+            unit = self._database.text_of(units)[:LONGEST_COUNTER]
             info[guid, key] = name, unit, sort_of(name, is_derived, is_constant)
         unknown: tuple[str, str, Sort] = ("", "", "base")
         for guid, event, key, value, of_a_stream in self._select(

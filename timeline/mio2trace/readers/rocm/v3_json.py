@@ -7,8 +7,9 @@
 
 A kernel's launch is the call with its internal id; an ancestor is the id of the innermost range that was open. Names of
 calls are found in the file's own table by kind and operation. The clock is CLOCK_BOOTTIME in ns, sizes are work-items.
-Not read: metadata (host, command, configuration), counters, allocations, callback records, the texts of
-``--kernel-rename``, which are ranges, too.
+Counters (``--pmc``) are in ``callback_records``, one record per kernel with a value for each counter and hardware
+instance; without ``--kernel-trace`` the kernels are only there. Not read: metadata (host, command, configuration),
+allocations, samples, the texts of ``--kernel-rename``, which are ranges, too.
 """
 
 from __future__ import annotations
@@ -22,12 +23,22 @@ from mio2trace.machine import ensure_free
 from mio2trace.model.profile import Clock, Profile, Range, Resources
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records, json_object, kernel_name, of_json, utf8
-from mio2trace.readers.rocm.assembly import Assembly, integer, route_of, scope_of, sizes, whole
+from mio2trace.readers.rocm.assembly import (
+    LONGEST_COUNTER,
+    Assembly,
+    Sort,
+    integer,
+    route_of,
+    scope_of,
+    sizes,
+    sort_of,
+    whole,
+)
 from mio2trace.source import Source
 
 NAME = "rocprofv3 profile (JSON)"
 _KEY = b'"rocprofiler-sdk-tool"'
-_CALLS = ("hip_api", "hsa_api", "rccl_api", "rocdecode_api", "rocjpeg_api")
+_CALLS = ("hip_api", "hsa_api", "rccl_api", "rocdecode_api", "rocjpeg_api", "rocshmem_api", "hipfile_api", "ompt")
 
 
 _Handle = json_object("handle")
@@ -47,6 +58,14 @@ _Copy = json_object(
     *_TIMED, "bytes", correlation_id=_Correlation, src_agent_id=_Handle, dst_agent_id=_Handle,
     stream_id=_MAY_BE_A_HANDLE,
 )  # fmt: skip
+_Counted = json_object(
+    "thread_id",
+    dispatch_data=json_object(
+        "start_timestamp", "end_timestamp", correlation_id=_Correlation, dispatch_info=(_Dispatch, msgspec.NODEFAULT)
+    ),
+    records=[json_object("value", counter_id=_Handle)], stream_id=_MAY_BE_A_HANDLE,
+)  # fmt: skip
+_Counter = json_object("name", "is_derived", "is_constant", id=_Handle)
 _Agent = json_object("name", "product_name", id=_Handle)
 _Symbol = json_object(
     *("kernel_id", "formatted_kernel_name", "demangled_kernel_name", "kernel_name"),
@@ -57,10 +76,12 @@ _Kind = json_object("kind", "operations")
 _Text = json_object("key", "value")
 _Node = json_object("machine_id", "hostname")
 _NONE, _EMPTY = msgspec.Raw(b"[]"), msgspec.Raw(b"{}")
+_Callbacks = json_object(counter_collection=(msgspec.Raw, _NONE))
 _Process = json_object(
     metadata=json_object("pid", node=(msgspec.Raw, _EMPTY)),
     strings=json_object(buffer_records=[_Kind], marker_api=[_Text]),
     agents=(msgspec.Raw, _NONE), kernel_symbols=(msgspec.Raw, _NONE), buffer_records=(dict[str, msgspec.Raw], {}),
+    counters=(msgspec.Raw, _NONE), callback_records=(_Callbacks | None, None),
 )  # fmt: skip
 """``buffer_records``: each list undecoded, so that only one of the largest lists is in memory at a time."""
 _File = json_object(processes=(list[_Process], msgspec.field(name="rocprofiler-sdk-tool")))  # type: ignore[valid-type]
@@ -95,6 +116,9 @@ class _Reading:
         self._place = source.name
         clock = Clock("boottime", scope=_scope(process.metadata.node))
         self._assembly = Assembly(source.index, clock, notes, source.name, integer(process.metadata.pid))
+        self._symbols: dict[int | None, tuple[str, Any]] = {}
+        self._dispatches: dict[int | None, int] = {}
+        """The places of kernels by the numbers of their dispatches."""
         self._agents = {
             integer(agent.id.handle): str(agent.product_name or agent.name or "")
             for agent in self._listed(process.agents, _Agent)
@@ -104,6 +128,7 @@ class _Reading:
         self._ranges()
         self._calls()
         self._kernels()
+        self._counters()
         self._copies()
         return None if self._assembly.empty else self._assembly.finish(every_call)
 
@@ -167,26 +192,53 @@ class _Reading:
         return word, word
 
     def _kernels(self) -> None:
-        symbols: dict[int | None, tuple[str, Any]] = {}
         for symbol in self._listed(self._process.kernel_symbols, _Symbol):
             name = symbol.formatted_kernel_name or symbol.demangled_kernel_name or symbol.kernel_name
-            symbols[integer(symbol.kernel_id)] = kernel_name(name), symbol
-        assembly = self._assembly
+            self._symbols[integer(symbol.kernel_id)] = kernel_name(name), symbol
         for row in self._rows("kernel_dispatch", _Kernel):
-            times = assembly.times(row.start_timestamp, row.end_timestamp, "kernel")
-            if times is None:
+            self._kernel(row, row.dispatch_info, row.thread_id, row.stream_id)
+
+    def _kernel(self, of: Any, info: Any, thread: object, stream: Any) -> None:
+        """Add a kernel. ``of``: has its times and its id."""
+        assembly = self._assembly
+        times = assembly.times(of.start_timestamp, of.end_timestamp, "kernel")
+        if times is None:
+            return
+        grid, group = info.grid_size, info.workgroup_size
+        name, symbol = self._symbols.get(integer(info.kernel_id), ("", _UNKNOWN))
+        registers = symbol.arch_vgpr_count, symbol.accum_vgpr_count, symbol.sgpr_count
+        taken = *registers, info.group_segment_size, info.private_segment_size
+        place = assembly.activity(
+            "kernel", name, self._lane(info.agent_id, stream, info.queue_id), times, number=info.dispatch_id,
+            correlation=of.correlation_id.internal, grid=sizes(grid.x, grid.y, grid.z),
+            workgroup=sizes(group.x, group.y, group.z), resources=Resources(*map(whole, taken)),
+            thread=None if thread is None else assembly.thread(thread),
+        )  # fmt: skip
+        self._dispatches[integer(info.dispatch_id)] = place
+
+    def _counters(self) -> None:
+        callbacks = self._process.callback_records
+        rows = () if callbacks is None else self._listed(callbacks.counter_collection, _Counted)
+        if not rows:
+            return
+        told = {integer(one.id.handle): one for one in self._listed(self._process.counters, _Counter)}
+        sorts: dict[int | None, tuple[str, Sort]] = {
+            key: (name, sort_of(name, one.is_derived, one.is_constant))
+            for key, one in told.items() if isinstance(name := one.name, str)
+        }  # fmt: skip
+        are_kernels = not self._dispatches
+        for row in rows:
+            number = integer(row.dispatch_data.dispatch_info.dispatch_id)
+            if are_kernels and number not in self._dispatches:
+                self._kernel(row.dispatch_data, row.dispatch_data.dispatch_info, row.thread_id, row.stream_id)
+            place = self._dispatches.get(number)
+            if place is None:
+                if not are_kernels:
+                    self._notes.add("counter of a kernel that was not recorded: left out", self._place)
                 continue
-            info = row.dispatch_info
-            grid, group = info.grid_size, info.workgroup_size
-            name, symbol = symbols.get(integer(info.kernel_id), ("", _UNKNOWN))
-            registers = symbol.arch_vgpr_count, symbol.accum_vgpr_count, symbol.sgpr_count
-            taken = *registers, info.group_segment_size, info.private_segment_size
-            assembly.activity(
-                "kernel", name, self._lane(info.agent_id, row.stream_id, info.queue_id), times, number=info.dispatch_id,
-                correlation=row.correlation_id.internal, grid=sizes(grid.x, grid.y, grid.z),
-                workgroup=sizes(group.x, group.y, group.z), resources=Resources(*map(whole, taken)),
-                thread=None if row.thread_id is None else assembly.thread(row.thread_id),
-            )  # fmt: skip
+            for one in row.records:
+                name, sort = sorts.get(integer(one.counter_id.handle), ("", "base"))
+                self._assembly.counts.add(place, name[:LONGEST_COUNTER], "", sort, one.value)
 
     def _lane(self, agent: Any, stream: Any, queue: Any = None) -> int:
         handle = integer(agent.handle)
