@@ -417,6 +417,32 @@ def test_a_strided_trace_line_has_a_stride_behind_each_leading_size(tmp_path: Pa
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("function", ["gemm_strided_batched_ex_64", "gemm_strided_batched_ex3"])
+def test_a_trace_line_may_be_of_64_bit_sizes_or_of_float8(function: str, tmp_path: Path) -> None:
+    line = TRACE.replace("gemm_strided_batched_ex", function)
+    (gemm,) = gemms_of(f"{line}\n{line.replace('_ex', '_ex_get_solutions')}\n", tmp_path)
+    assert (gemm.function, gemm.m, gemm.n, gemm.k, gemm.batch, gemm.count) == (function, 64, 32, 16, 2, 1)
+
+
+def test_a_grouped_product_has_the_sizes_of_all_its_products(tmp_path: Path) -> None:
+    """As hipBLASLt logs it: equal products are a batch; of unequal ones none is the call, so it is left out."""
+    group = "hipblaslt-bench --api_method cpp --grouped_gemm{} --alpha 1 --beta 0 --transA N --transB T --batch_count 2"
+    group += " --a_type f16_r --b_type f16_r --c_type f16_r --d_type f16_r --compute_type f32_r --solution_index 7\n"
+    one = "  -m {} -n 32 -k {} --lda 64 --ldb 32 --ldc 64 --ldd 64 --stride_a 1 --stride_b 1 --stride_c 1 --stride_d 1"
+    for sizes, expected in (
+        ([(64, 16)], [(64, 32, 16, 2)]),
+        ([(64, 16)] * 3, [(64, 32, 16, 6)]),
+        ([(64, 16)] * 40, [(64, 32, 16, 80)]),
+        ([(64, 16), (65, 16)], []),
+        ([(64, 16), (64, 16), (64, 17)], []),
+    ):
+        text = group.format("".join(one.format(m, k) for m, k in sizes))
+        (tmp_path / "a.log").write_text(text)
+        table = table_of(tmp_path / "a.log")
+        assert [(gemm.m, gemm.n, gemm.k, gemm.batch) for gemm in table.gemms] == expected
+        assert table.skipped == (not expected)
+
+
 @pytest.mark.parametrize(
     ("line", "batch", "leading", "type_"),
     [

@@ -40,7 +40,7 @@ _OPTION = late(r"--?[A-Za-z]\w{0,40}")
 _DESCRIPTOR = late(r"(?<!\w)([ABCD])desc=\[([^\]\[]{0,400})\]")
 _COMPUTE = late(r"computeDesc=\[([^\]\[]{0,600})\]")
 _FIELD = late(r"(\w{1,40})=(\S{1,80})")
-_TRACE = late(r"(?<![\w.])(rocblas_gemm(?:_strided)?(?:_batched)?_ex),([NTC]),([NTC]),(\d.*)")
+_TRACE = late(r"(?<![\w.])(rocblas_gemm(?:_strided)?(?:_batched)?_ex3?(?:_64)?),([NTC]),([NTC]),(\d.*)")
 _PLAIN_TRACE = late(r"(?<![\w.])(rocblas_[hsdcz]gemm(?:_strided)?(?:_batched)?(?:_64)?),([NTC]),([NTC]),(\d.*)")
 _PLAIN = late(r"([hsdcz])gemm(?![a-z])")
 _COMPLEX = late(r"\([^()]{0,100}\)")
@@ -49,6 +49,8 @@ _ENTRY = late(r"- \{ (rocblas_)?function: (.*)")
 _TYPE = late(r"[A-Za-z][A-Za-z0-9_]{1,30}")
 _NAME = late(r"[A-Za-z_][\w<>:-]{0,80}")
 _MOST_FIELDS = 64
+_MOST_OF_A_GROUP = 1 << 14
+"""The most words of the sizes of a grouped GEMM."""
 _MOST_DISTINCT = 1 << 20
 Form = Literal["bench", "trace", "profile"]
 _FORMS: tuple[Form, ...] = ("bench", "trace", "profile")
@@ -127,31 +129,39 @@ class BlasDecoder:
         found = list(_BENCH.finditer(text))
         for place, command in enumerate(found):
             end = found[place + 1].start() if place + 1 < len(found) else len(text)
-            options = _options(text[command.end() : end])
+            options, grouped = _options(text[command.end() : end])
             library = _LT if command[2] == "hipblaslt" else _ROC
-            self._add(number, (library, "bench"), _of_options(library, options), int(command[1] or "1"))
+            self._add(number, (library, "bench"), _of_options(library, options, grouped), int(command[1] or "1"))
         return bool(found)
 
 
-def _options(text: str) -> dict[str, str]:
-    """Return options and values; an option without a value is empty, a value may be a negative number."""
+def _options(text: str) -> tuple[dict[str, str], int]:
+    """Return options and values, and the number of GEMMs; an option without a value is empty, a value may be a negative
+    number. A grouped GEMM has sizes for each of its GEMMs: of unequal ones there is no option."""
     options: dict[str, str] = {}
+    sizes: dict[str, list[str]] = {"m": [], "n": [], "k": []}
     name = ""
-    for word in text.split()[: 2 * _MOST_FIELDS]:
+    for word in text.split()[: 2 * _MOST_FIELDS + _MOST_OF_A_GROUP]:
         if _OPTION.fullmatch(word) is not None:
             name = word.lstrip("-")
             options.setdefault(name, "")
         elif name:
             options[name] = word
+            if name in sizes:
+                sizes[name].append(word)
             name = ""
-    return options
+    for name, values in sizes.items():
+        if len(values) > 1 and len(values) * values.count(values[0]) != len(sizes["m"]) ** 2:
+            options[name] = ""
+    return options, max(len(sizes["m"]), 1)
 
 
-def _of_options(library: str, options: Mapping[str, str]) -> GemmChoice | None:
+def _of_options(library: str, options: Mapping[str, str], grouped: int) -> GemmChoice | None:
     function = options.get("f", "gemm") if library == _ROC else "matmul"
     if not options.get("a_type", options.get("r", "")):
         return None  # the tools print all of these options, so the line is cut off
-    return _of_fields(library, function, options, "mnk", "trans" if library == _LT else "transpose")
+    found = _of_fields(library, function, options, "mnk", "trans" if library == _LT else "transpose")
+    return found if found is None or grouped == 1 else msgspec.structs.replace(found, batch=found.batch * grouped)
 
 
 def _of_fields(library: str, function: str, options: Mapping[str, str], sizes: str, trans: str) -> GemmChoice | None:

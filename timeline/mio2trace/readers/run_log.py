@@ -311,7 +311,8 @@ class _Log:
             records.append(library)
         if gemms is not None:
             if gemms.skipped:
-                notes.add("GEMM of a library's log that is cut off or of no known form: left out", place, gemms.skipped)
+                what = "GEMM of a library's log cut off, a group of unequal sizes, or of no known form: left out"
+                notes.add(what, place, gemms.skipped)
             records.append(gemms)
         return records
 
