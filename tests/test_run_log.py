@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mio2trace.conversion import convert
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.profile import Profile
@@ -265,3 +266,22 @@ def test_many_arrays_on_one_line_are_each_read(tmp_path: Path) -> None:
     last = b"[dv/dt] << " + calls[:50] + b"\n" + calls[50:] + b"[dv/dt] >>\n"
     records = read_text(tmp_path, CONV1 + whole + b" x " + whole + last)
     assert [len(one.activities) for one in records if isinstance(one, Profile)] == [2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "MIOpen(HIP): ", "MIOpen: ", "MIOpen(HIP)   0.559: ", "MIOpen(HIP) (2025-10-09T08:53:20.000Z): ",
+        "host1 12345 MIOpen(HIP)   0.559 (2025-10-09T08:53:20.000Z): ", "12345 MIOpen (2025-10-09T08:53:20.000Z): ",
+        "\x1b[31mMIOpen(HIP)\x1b[0m: ", "2026-11-20T11:39:11.1Z stderr F MIOpen(OpenCL)  12.001: ",
+    ],
+)  # fmt: skip
+def test_a_log_beside_a_profile_is_one_with_any_prefix(prefix: str, tmp_path: Path) -> None:
+    """Every form that MIOpen's variables can give to the lines is a log's in a folder, too."""
+    columns = "Kind,Agent_Id,Thread_Id,Kernel_Name,Correlation_Id,Start_Timestamp,End_Timestamp"
+    (tmp_path / "7_kernel_trace.csv").write_text(f"{columns}\nK,1,1,k,1,100,110\n")
+    lines = "miopenStatus_t miopenSetTensor(miopenHandle_t){", "\tyDesc = {1, 2}, {2, 1}, packed, ", "}"
+    (tmp_path / "run.log").write_text("".join(f"{prefix}{line}\n" for line in lines))
+    found = convert(tmp_path)
+    assert not [note.kind for note in found.notes if "neither profile nor log" in note.kind]
+    assert [one["format"] for one in found.metadata["inputs"]][1:] == [run_log.NAME]

@@ -26,7 +26,7 @@ from mio2trace.readers.collected import WRITER, is_docker_file, plain_lines
 from mio2trace.readers.gemms import WORDS as BLAS_WORDS
 from mio2trace.readers.gemms import BlasDecoder
 from mio2trace.readers.miopen import MiopenDecoder
-from mio2trace.readers.miopen.lines import BEGINNINGS, PREFIX, WORDS, note_alarms
+from mio2trace.readers.miopen.lines import ANSI, BEGINNINGS, PREFIX, WORDS, note_alarms
 from mio2trace.readers.opencl.dvdt import BlockDecoder, read_array
 from mio2trace.source import Source
 
@@ -44,7 +44,10 @@ LONGEST_LINE = 64 << 20
 """Bytes; no known log has longer lines. A longer line is cut: without an end it would fill the memory."""
 LONGEST_LOG_LINE = 64 << 10
 """Bytes; lines of Caffe and MIOpen are far shorter. Calls in JSON and sources of programs may be longer."""
-_MIOPEN = re.compile(rb"^.{0,120}?\bMIOpen(?:\((?:HIP|OpenCL)\))?: ", re.MULTILINE)
+_MIOPEN = re.compile(
+    rb"^.{0,120}?\bMIOpen(?:\((?:HIP|OpenCL)\))?(?:[ \t]{1,12}\d{1,12}\.\d{3})?(?: \(\d{4}-[^()\n]{1,40}\))?: ",
+    re.MULTILINE,
+)
 _BEGINS = re.compile(rb"[IWEF]\d{4} |MIOpen")
 """The beginning of a line of Caffe or MIOpen, even if the rest is missing."""
 _PLAIN = 10
@@ -60,6 +63,8 @@ def sniff(head: bytes) -> bool:
 
 def is_log(head: bytes) -> bool:
     """Return whether the beginning has lines of Caffe or MIOpen; in a log they may come later."""
+    if b"\x1b" in head:
+        head = ANSI.sub(b"", head)
     if any(word in head for word in BLAS_WORDS):
         return True
     return GLOG_HEAD.search(head) is not None or _MIOPEN.search(head) is not None
