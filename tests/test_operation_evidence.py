@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from math import exp
+from math import exp, prod
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -453,3 +453,66 @@ def test_a_call_beside_a_hole_is_no_likelier_than_the_one_in_its_place(monkeypat
     measured(shared_folder(), ("profile ends early", REPEATING, NO_FRAMEWORK, 0))
     assert len(told) > 100
     assert max(abs(own - other) for own, other in told) < 0.01
+
+
+SEARCHED = (
+    # input, weights, output, pad, algorithm's number, the kernel that was chosen
+    ("32, 64, 56, 56", "64, 64, 3, 3", "32, 64, 56, 56", 1, 5, "igemm_fwd_gtcx3_nhwc_fp16_bx0"),
+    ("32, 64, 56, 56", "128, 64, 1, 1", "32, 128, 56, 56", 0, 0, "Cijk_Ailk_Bljk_HHS_BH_MT64x64x16"),
+    ("32, 128, 28, 28", "128, 128, 3, 3", "32, 128, 28, 28", 1, 3, "miopenSp3AsmConv_v30_3_1_gfx9_fp16_f2x3_stride1"),
+    ("32, 128, 28, 28", "256, 128, 1, 1", "32, 256, 28, 28", 0, 5, "igemm_fwd_gtcx3_nhwc_fp16_bx1"),
+)
+CANDIDATES = (
+    "naive_conv_ab_nonpacked_fwd_nchw_half_double_half",
+    "igemm_fwd_gtcx3_nhwc_fp16_bx9",
+    "gridwise_convolution_implicit_gemm_v4r4_nchw_kcyx_nkhw",
+)
+
+
+def a_searching_run(folder: Path, times: int, iterations: int = 30) -> tuple[int, int]:
+    """Each problem's search launches each candidate ``times`` times, then all problems run. Returns the time of
+    searches and of an iteration in ns."""
+    rows = ["Kind,Agent_Id,Queue_Id,Thread_Id,Dispatch_Id,Kernel_Name,Correlation_Id,Start_Timestamp,End_Timestamp"]
+    rows[0] += ",Workgroup_Size_X,Workgroup_Size_Y,Workgroup_Size_Z,Grid_Size_X,Grid_Size_Y,Grid_Size_Z"
+    lines: list[str] = []
+    random, at, of_search, of_steps = Random(1), 10**15, 0, 0
+
+    def launched(name: str, ns: int, items: int = 8192) -> int:
+        nonlocal at
+        number = len(rows)
+        rows.append(f"K,Agent 1,1,7,{number},{name},{number},{at},{at + ns},64,1,1,{items},1,1")
+        at += ns + 5000
+        return ns
+
+    def called(api: str, place: int, *more: str) -> None:
+        x, w, y, pad, _, _ = SEARCHED[place]
+        told = f"conv2d, miopenConvolution, miopenPaddingDefault, {{{pad}, {pad}}}, {{1, 1}}, {{1, 1}}, "
+        lines.append(f"miopenStatus_t {api}(miopenHandle_t, const miopenTensorDescriptor_t){{")
+        lines.extend(f"\t{name}Desc = {{{sizes}}}, {{1, 1, 1, 1}}, " for name, sizes in zip("xw", (x, w), strict=True))
+        lines.extend([f"\tconvDesc = {told}", f"\tyDesc = {{{y}}}, {{1, 1, 1, 1}}, ", *more, "}"])
+
+    items = [prod(map(int, y.split(","))) // 4 for _, _, y, *_ in SEARCHED]
+    for place, (_, weights, _, _, _, chosen) in enumerate(SEARCHED):
+        called("miopenFindConvolutionForwardAlgorithm", place, "\trequestAlgoCount = 1")
+        own = "MIOpenConvUniC" if weights.endswith("3, 3") else "miopenGcnAsmConv1x1U"
+        for name in (own, *CANDIDATES, chosen):
+            of_search += sum(launched(name, random.randrange(20_000, 90_000), items[place]) for _ in range(times))
+    for _ in range(iterations):
+        for place, (_, _, _, _, algorithm, chosen) in enumerate(SEARCHED):
+            called("miopenConvolutionForward", place, f"\talgo = {algorithm}")
+            of_steps += launched(chosen, 50_000 + 10_000 * place, items[place])
+            launched("relu_of_the_program", 8000)
+        at += 200_000
+    (folder / "7_kernel_trace.csv").write_text("\n".join([*rows, ""]))
+    (folder / "run.log").write_text("".join(f"MIOpen(HIP): {line}\n" for line in lines))
+    return of_search, of_steps // iterations
+
+
+@pytest.mark.parametrize("times", [1, 2, 5, 12])
+def test_searches_have_all_kernels_that_they_launch_however_often(times: int, tmp_path: Path) -> None:
+    """That many kernels in a row are of lost calls is no likelier because their names are those of such kernels."""
+    of_search, of_step = a_searching_run(tmp_path, times)
+    found = convert(tmp_path).metadata["attribution"]
+    assert found["find"] == {"kernels": 20 * times, "kernel_ns": of_search}
+    assert found["operations_without_kernels"] == 0
+    assert sum(ns for by, ns in found["operation_kernel_ns"].items() if by != "outside") == of_search + 30 * of_step

@@ -152,7 +152,7 @@ class Habits:
             known = self._nats[kind, number] = self._work_nats(kind, place, number)
         if self._likelihood.kernels.kinds[kind].is_strange:
             known += self._unknown_nats(kind, self._own.get((kind, place), 0.0))
-        known += self._sort_nats(kind, place)
+        known += self._sort_nats(kind, place) + self._search_nats(kind, place)
         if self._rows:
             known += self._chosen_nats(kind, place, number)
         if self._rows and self._calls[number] > 1:
@@ -194,15 +194,19 @@ class Habits:
         self._strange, self._inside = strange, inside
         self._lost_nats: dict[str, float] = {}
         kernels, every = named.total(), sum(lost.values())
+        self._share = {name: number / kernels for name, number in named.items()}
         for name, number in named.items():
-            share, own = number / kernels, lost[name] / number
+            share, own = self._share[name], lost[name] / number
             self._lost_nats[name] = log((lost[name] - own + OTHERS * share) / (every - own + OTHERS) / share)
         self._sorts: Counter[object] = Counter()
         self._linked: dict[tuple[str, object], float] = defaultdict(float)
+        self._searched: dict[str, float] = defaultdict(float)
         for (kind, place), count in self._own.items():
             one, operation = kinds[kind], operations[place]
             self._sorts.update((operation.primitive, (operation.primitive, operation.direction)))
             sort, name = _sort(one, operation), one.launch[0]
+            if operation.phase == "find" and one.name is not None:
+                self._searched[name] += count
             if sort is not None:
                 self._linked[name, sort] += count
                 self._linked[name, one.is_strange] += count
@@ -231,6 +235,17 @@ class Habits:
         alike, every = (self._linked.get((name, which), 0.0) for which in (sort, one.is_strange))
         share = (1 + self._sorts[sort]) / (1 + len(self._own))
         return log((max(0.0, alike - own) + share) / (max(0.0, every - own) + 1) / share)
+
+    def _search_nats(self, kind: int, place: int) -> float:
+        """Return the ratio of a name that searches launch more than others do, without this kernel; they may launch any
+        other, too."""
+        one = self._likelihood.kernels.kinds[kind]
+        name = one.launch[0]
+        if one.name is None or self._likelihood.operations[place].phase != "find":
+            return 0.0
+        share, every = self._share[name], sum(self._searched.values())
+        own = min(1.0, self._searched.get(name, 0.0))
+        return max(0.0, log((self._searched.get(name, 0.0) - own + OTHERS * share) / (every - own + OTHERS) / share))
 
     def _learn_work(self) -> None:
         likelihood = self._likelihood
