@@ -172,6 +172,18 @@ def test_a_log_is_recognised_behind_whatever_begins_it(tmp_path: Path, text: byt
         (b" \n\t\n", r"^anything: empty; expected a log or a profile$"),
         (b"nothing\nof use\n", r"^anything: none of its 2 lines is known; expected Caffe's `time` log, .*blocks$"),
         (b"nothing\n", r"^anything: its only line is not known; expected Caffe's `time` log, .*blocks$"),
+        (
+            b"found 14 instances\nPerf:    1.16896 ms, 110.229 TFlops, 83.4 GB/s, DeviceGemmXdl<256>\n",
+            r"^anything: is what a benchmark of Composable Kernel printed \(ckProfiler\); expected a profile",
+        ),
+        (
+            b"Running [ MIGraphX Version: 2.12.0 ]: migraphx-driver perf a.onnx\n@0 = hip::sync: 0.1ms, 1%\n",
+            r"^anything: is what `migraphx-driver` printed; expected MIOpen's log",
+        ),
+        (
+            b"|--|--|\n|              LABEL              | COUNT | DEPTH |   METRIC   | UNITS |\n",
+            r"^anything: is a table of rocprof-sys .*; expected its database",
+        ),
         (EMPTY * 2, r"^anything: 2 empty \[dv/dt\] blocks, and no other line of it is known; expected"),
         (
             b"\x89HDF\r\n" + bytes(99),

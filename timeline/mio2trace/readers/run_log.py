@@ -48,6 +48,19 @@ _MIOPEN = re.compile(
     rb"^.{0,120}?\bMIOpen(?:\((?:HIP|OpenCL)\))?(?:[ \t]{1,12}\d{1,12}\.\d{3})?(?: \(\d{4}-[^()\n]{1,40}\))?: ",
     re.MULTILINE,
 )
+_PROFILED = "a profile of the same run (`rocprofv3 --sys-trace --output-format rocpd -- COMMAND`)"
+_OTHERS: Mapping[re.Pattern[bytes], tuple[str, str]] = {
+    late(rb"^(?:Best )?Perf(?: for [^\n]{1,400})?:\s+[\d.]{1,20} ms, [\d.]{1,20} TFlops", re.MULTILINE): (
+        "what a benchmark of Composable Kernel printed (ckProfiler)", _PROFILED,
+    ),
+    late(rb"MIGraphX Version: |^Rate: [\d.]{1,20} inferences?/sec", re.MULTILINE): (
+        "what `migraphx-driver` printed", f"MIOpen's log (MIOPEN_ENABLE_LOGGING=1), or {_PROFILED}",
+    ),
+    late(rb"^\|\s{0,60}LABEL\s{0,60}\|\s{0,20}COUNT\s{0,20}\|\s{0,20}DEPTH", re.MULTILINE): (
+        "a table of rocprof-sys without the times of kernels", "its database (ROCPROFSYS_USE_ROCPD=ON)",
+    ),
+}  # fmt: skip
+"""Text of other programs, what it is, and what to give instead."""
 _BEGINS = re.compile(rb"[IWEF]\d{4} |MIOpen")
 """The beginning of a line of Caffe or MIOpen, even if the rest is missing."""
 _PLAIN = 10
@@ -279,6 +292,18 @@ class _Log:
                         line = line[glued.start() :]
             self._log_line(number, line)
 
+    def _refusal(self, lines: int) -> str:
+        """Say what is wrong with a text of which no line is known."""
+        if self._empty_arrays:
+            what = f"{count(self._empty_arrays, 'empty [dv/dt] block')}, and no other line of it is known"
+            return f"{what}; expected the calls of the profiled program"
+        for pattern, (what, instead) in _OTHERS.items():
+            if pattern.search(self._source.head) is not None:
+                return f"is {what}; expected {instead}"
+        first = "first " if self._source.stopped else ""
+        unknown = f"none of its {first}{lines} lines is known" if lines != 1 else "its only line is not known"
+        return f"{unknown}; expected Caffe's `time` log, MIOpen's log, or [dv/dt] blocks"
+
     def finish(self, lines: int) -> Records:
         notes, place = self._notes, self._source.name
         if self._cut is not None:
@@ -297,12 +322,7 @@ class _Log:
             notes.remark("empty dv/dt block of a child process: skipped", place, self._empty_arrays)
         gemms = self._blas.finish()
         if not self._profiles and not found and gemms is None:
-            if self._empty_arrays:
-                what = f"{count(self._empty_arrays, 'empty [dv/dt] block')}, and no other line of it is known"
-                raise InputError(f"{place}: {what}; expected the calls of the profiled program")
-            first = "first " if self._source.stopped else ""
-            unknown = f"none of its {first}{lines} lines is known" if lines != 1 else "its only line is not known"
-            raise InputError(f"{place}: {unknown}; expected Caffe's `time` log, MIOpen's log, or [dv/dt] blocks")
+            raise InputError(f"{place}: {self._refusal(lines)}")
         if self._foreign:
             notes.remark("line of other programs: skipped", place, self._foreign)
         if (self._is_unended or self._miopen.ends_open(lines) or self._caffe.in_benchmark) and not self._source.stopped:
