@@ -297,3 +297,16 @@ def test_a_log_beside_a_profile_is_one_with_any_prefix(prefix: str, tmp_path: Pa
     found = convert(tmp_path)
     assert not [note.kind for note in found.notes if "neither profile nor log" in note.kind]
     assert [one["format"] for one in found.metadata["inputs"]][1:] == [run_log.NAME]
+
+
+@pytest.mark.parametrize("lines", [10, 3000])
+def test_a_log_beside_a_profile_may_begin_with_much_of_other_programs(lines: int, tmp_path: Path) -> None:
+    """As one does that an installer wrote into first; a text without any line of it is none, and said."""
+    columns = "Kind,Agent_Id,Thread_Id,Kernel_Name,Correlation_Id,Start_Timestamp,End_Timestamp"
+    (tmp_path / "7_kernel_trace.csv").write_text(f"{columns}\nK,1,1,k,1,100,110\n")
+    others = "".join(f"Collecting package {number} of the index of packages\n" for number in range(lines))
+    (tmp_path / "run.log").write_text(f"{others}MIOpen(HIP): miopenStatus_t miopenSetTensor(miopenHandle_t){{\n")
+    (tmp_path / "pip.log").write_text(others)
+    found = convert(tmp_path)
+    assert [one["format"] for one in found.metadata["inputs"]][1:] == [run_log.NAME]
+    assert [note.count for note in found.notes if "neither profile nor log" in note.kind] == [1]

@@ -179,6 +179,8 @@ def _file(path: str, size: int) -> _File:
     if size > 0:
         with contextlib.suppress(InputError, OSError), contextlib.closing(Source(path, 0, Notes())) as source:
             kind = _kind(source.head)
+            if kind == "unknown" and run_log.sniff(source.head) and run_log.is_log_later(source):
+                kind = "log"
     return _File(path, kind, max(size, 0))
 
 

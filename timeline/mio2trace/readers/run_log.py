@@ -63,6 +63,8 @@ _OTHERS: Mapping[re.Pattern[bytes], tuple[str, str]] = {
 """Text of other programs, what it is, and what to give instead."""
 _BEGINS = re.compile(rb"[IWEF]\d{4} |MIOpen")
 """The beginning of a line of Caffe or MIOpen, even if the rest is missing."""
+_PREAMBLE = 8 << 20
+"""Bytes of other programs' text in front of a log's first line."""
 _PLAIN = 10
 _BINARY_SHARE = 100
 """A file with more than one NUL in this many bytes is binary; a crash leaves a few in a log."""
@@ -80,7 +82,19 @@ def is_log(head: bytes) -> bool:
         head = ANSI.sub(b"", head)
     if any(word in head for word in BLAS_WORDS):
         return True
-    return GLOG_HEAD.search(head) is not None or _MIOPEN.search(head) is not None
+    return GLOG_HEAD.search(head) is not None or (b"MIOpen" in head and _MIOPEN.search(head) is not None)
+
+
+def is_log_later(source: Source) -> bool:
+    """Return whether a text has such lines, maybe behind much of another program's. It consumes the source."""
+    size = 0
+    for block in source.blocks():
+        size += len(block)
+        if is_log(block):
+            return True
+        if size > _PREAMBLE:
+            break
+    return False
 
 
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
