@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from math import exp, prod
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import msgspec
 import orjson
 import pytest
+from click.testing import CliRunner
 
 from benchmarks.damage import loaded, measured
 from benchmarks.damage_score import tallies
@@ -26,6 +28,7 @@ from mio2trace.align.operations.chances import Habits, Posterior, cut_nats, foll
 from mio2trace.align.operations.lattice import AHEAD, WIDE, Lattice, Width
 from mio2trace.align.operations.likelihood import Launches, items_fit
 from mio2trace.align.rates import CUT, HOLE, WHOLE
+from mio2trace.cli import cli
 from mio2trace.conversion import convert
 from mio2trace.evidence import LAUNCH_LINE, Evidence
 from mio2trace.model.profile import Activity, Profile, Size3
@@ -516,3 +519,16 @@ def test_searches_have_all_kernels_that_they_launch_however_often(times: int, tm
     assert found["find"] == {"kernels": 20 * times, "kernel_ns": of_search}
     assert found["operations_without_kernels"] == 0
     assert sum(ns for by, ns in found["operation_kernel_ns"].items() if by != "outside") == of_search + 30 * of_step
+
+
+@pytest.mark.parametrize("times", [2, 30])
+def test_the_time_of_searches_is_in_doubt_with_their_links(times: int, tmp_path: Path) -> None:
+    """Each place that has their time says so."""
+    of_search, _ = a_searching_run(tmp_path, times)
+    answer = CliRunner().invoke(cli, [str(tmp_path)]).stdout
+    (line,) = (line for line in answer.splitlines() if line.startswith("MIOpen Find"))
+    is_right = f"{of_search / 1e6:.3f} ms" in line
+    assert is_right == (times == 2)
+    assert line.endswith("% of all kernel time" if is_right else "% of all (not sure)")
+    told = CliRunner().invoke(cli, ["ops", str(tmp_path)]).stderr
+    assert (re.search(r"^find: .* of all kernel time, not sure$", told, re.MULTILINE) is None) == is_right

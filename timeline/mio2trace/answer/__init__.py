@@ -40,6 +40,7 @@ from mio2trace.findings import Gpu, Problem, Subject, findings
 from mio2trace.findings.kernels import bound
 from mio2trace.findings.rule import ms, percent
 from mio2trace.measures import LayerKey, Measures, Steady
+from mio2trace.measures.cost import mostly_unsure
 from mio2trace.measures.device_time import DeviceTime, Window
 from mio2trace.measures.executions import printed_times
 from mio2trace.measures.iterations import Iterations, StepTime, idle_between, step_kinds
@@ -446,8 +447,9 @@ def _searches(subject: Subject) -> str:
     if not costs:
         return ""
     ns, whole = sum(cost.timed_ns for cost in costs), subject.measures.whole.timed_ns
+    of_all = "of all (not sure)" if mostly_unsure(costs) else "of all kernel time"
     return f"{count(len(costs), 'search')} ran {ms(ns)} of kernels" + (
-        f", {percent(ns / whole)} of all kernel time" if whole else ""
+        f", {percent(ns / whole)} {of_all}" if whole else ""
     )
 
 

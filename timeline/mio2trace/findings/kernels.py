@@ -15,6 +15,7 @@ import numpy as np
 from mio2trace.align import NONE
 from mio2trace.findings.rule import SEVERITIES, Found, Rule, Severity, ms, percent, rate, severity_of
 from mio2trace.findings.subject import Gpu, Problem, Subject, drivers
+from mio2trace.measures.cost import mostly_unsure
 from mio2trace.measures.statistics import median
 from mio2trace.model.tables import distinct, summed
 from mio2trace.ops.choices import best
@@ -381,7 +382,7 @@ def _cost(subject: Subject) -> Iterator[Found]:
             share=ns / whole,
             count=len(costs),
             number=f"{count(len(costs), 'search')} of MIOpen Find ran {ms(ns)} of kernels, {percent(ns / whole)} of all"
-            " kernel time recorded.",
+            f" kernel time recorded{' (their links have low confidence)' if mostly_unsure(costs) else ''}.",
             severity="info",
         )
 
