@@ -194,24 +194,30 @@ class Habits:
         self._strange, self._inside = strange, inside
         self._lost_nats: dict[str, float] = {}
         kernels, every = named.total(), sum(lost.values())
-        self._share = {name: number / kernels for name, number in named.items()}
+        share_of = {name: number / kernels for name, number in named.items()}
         for name, number in named.items():
-            share, own = self._share[name], lost[name] / number
+            share, own = share_of[name], lost[name] / number
             self._lost_nats[name] = log((lost[name] - own + OTHERS * share) / (every - own + OTHERS) / share)
         self._sorts: Counter[object] = Counter()
         self._linked: dict[tuple[str, object], float] = defaultdict(float)
-        self._searched: dict[str, float] = defaultdict(float)
+        searched: dict[str, float] = defaultdict(float)
         for (kind, place), count in self._own.items():
             one, operation = kinds[kind], operations[place]
             self._sorts.update((operation.primitive, (operation.primitive, operation.direction)))
             sort, name = _sort(one, operation), one.launch[0]
             if operation.phase == "find" and one.name is not None:
-                self._searched[name] += count
+                searched[name] += count
             if sort is not None:
                 self._linked[name, sort] += count
                 self._linked[name, one.is_strange] += count
             if one.is_strange:
                 inside[name] += count
+        every = sum(searched.values())
+        self._search_nats_of: dict[str, float] = {}
+        for name, number_in in searched.items():
+            share, own = share_of[name], min(1.0, number_in)
+            ratio = (number_in - own + OTHERS * share) / (every - own + OTHERS) / share
+            self._search_nats_of[name] = max(0.0, log(ratio))
 
     def lost_nats(self, kind: int) -> float:
         """Return the ratio for a kernel of a lost call."""
@@ -240,12 +246,9 @@ class Habits:
         """Return the ratio of a name that searches launch more than others do, without this kernel; they may launch any
         other, too."""
         one = self._likelihood.kernels.kinds[kind]
-        name = one.launch[0]
         if one.name is None or self._likelihood.operations[place].phase != "find":
             return 0.0
-        share, every = self._share[name], sum(self._searched.values())
-        own = min(1.0, self._searched.get(name, 0.0))
-        return max(0.0, log((self._searched.get(name, 0.0) - own + OTHERS * share) / (every - own + OTHERS) / share))
+        return self._search_nats_of.get(one.launch[0], 0.0)
 
     def _learn_work(self) -> None:
         likelihood = self._likelihood
