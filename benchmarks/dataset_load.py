@@ -36,8 +36,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "timeline")]
 import mio2trace  # noqa: E402
 from benchmarks.samples import SHARED, require  # noqa: E402
 from mio2trace.dataset import tables_of, write_tables  # noqa: E402
-from mio2trace.dataset.rows import Data, constant  # noqa: E402
+from mio2trace.dataset.rows import Data, of_pool  # noqa: E402
 from mio2trace.fleet import gather  # noqa: E402
+from mio2trace.model.tables import Pool  # noqa: E402
 from mio2trace.queries import (  # noqa: E402
     DATASET,
     opened,
@@ -84,9 +85,9 @@ def of_run(tables: Mapping[str, Columns], name: str, version: str, slower: float
     made: dict[str, Columns] = {}
     for table, columns in tables.items():
         count = len(columns["run"])
-        changed = {**columns, "run": constant(columns["run"].column, name, count)}
+        changed = {**columns, "run": of_pool(columns["run"].column, Pool.same(name, count))}
         if table == "runs":
-            changed["version"] = constant(columns["version"].column, version, count)
+            changed["version"] = of_pool(columns["version"].column, Pool.same(version, count))
         if table in ("runs", "problems"):
             data = columns["kernel_ns"]
             values = data.values.copy()

@@ -155,7 +155,7 @@ def devices(measures: Measures) -> Iterator[Device]:
         windows = () if none else device.windows
         yield Device(
             profile.process.pid,
-            0 if none else len(told.all) + told.without_commands,
+            0 if none else max(len(told.all), len(measures.alignment.steps) if told.told_by == "named" else 0),
             tuple(one.kernels for one in windows),
             tuple(one.kernel_ns for one in windows),
             tuple(one.step_ns for one in windows),

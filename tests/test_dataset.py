@@ -22,9 +22,10 @@ import mio2trace
 from mio2trace import dataset
 from mio2trace.cli import cli
 from mio2trace.dataset import FOLDERS, TABLES, VERSION, file_name, tables_of, write_run
-from mio2trace.dataset.rows import Data, constant, numbers, texts
+from mio2trace.dataset.rows import Data, numbers, of_pool, texts
 from mio2trace.dataset.rows import of_rows as columns_of
 from mio2trace.model import Column
+from mio2trace.model.tables import Pool
 from mio2trace.queries import opened
 from mio2trace.reports import Unit, cell_text, layers, ops, renamed
 from mio2trace.reports.kernels import enqueue_table, spoken
@@ -184,7 +185,7 @@ def test_texts_of_few_and_of_many_rows_come_back(words: Sequence[str], rows: int
     cells = [None if row % 7 == 3 else words[row % len(words)] for row in range(rows)]
     row_of = ({"name": cell, "run": words[0], "line": row} for row, cell in enumerate(cells))
     table = columns_of(TABLES["kernels"], [*row_of])
-    table["run"] = constant(table["run"].column, words[0], rows)
+    table["run"] = of_pool(table["run"].column, Pool.same(words[0], rows))
     dataset.write_tables({"kernels": table}, tmp_path, "a")
     with contextlib.closing(connection()) as database:
         kernels = sql_text(tmp_path / "kernels" / "a.parquet")

@@ -153,13 +153,6 @@ def of_places(column: Column, places: NDArray[np.integer[Any]], values: Sequence
     return Data(column, codes[places], words=tuple(code_of))
 
 
-def constant(column: Column, value: str | int | None, count: int) -> Data:
-    if column.kind == "text":
-        text = value if isinstance(value, str) else None
-        return of_pool(column, Pool.same(text, count))
-    return of_numbers(column, np.full(count, NO if value is None else int(value)))
-
-
 def of_rows(
     schema: TableSchema, rows: Sequence[Mapping[str, Any]], of: Mapping[str, Any] | None = None
 ) -> dict[str, Data]:

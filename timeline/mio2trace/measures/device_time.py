@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from mio2trace.align import NONE, Alignment
 from mio2trace.align.clocks.axis import SAME
 from mio2trace.kernels.names import kernel_name
-from mio2trace.model.profile import Activity, Profile
+from mio2trace.model.profile import Profile
 from mio2trace.model.tables import (
     KINDS,
     NEVER,
@@ -485,20 +485,9 @@ class LaunchTimes(NamedTuple):
     queue_ns: list[int | None]
 
 
-def queue_ns(activity: Activity, *, on_one_clock: bool) -> int | None:
-    """Return the time of a kernel in its queue. ``on_one_clock``: host and device times can be compared."""
-    call, start = activity.call, activity.start_ns
-    if activity.kind != "kernel" or start is None or activity.is_replayed:
-        return None
-    if activity.queued_ns is not None:
-        return max(0, start - activity.queued_ns)
-    if call is None or call.start_ns is None or call.end_ns is None or not on_one_clock or start < call.start_ns:
-        return None
-    return max(0, start - call.end_ns)
-
-
 def queued_ns(commands: Activities, *, on_one_clock: bool) -> Numbers:
-    """`queue_ns` of all commands, `NO` where it is not known."""
+    """Return the time of each kernel in its queue, `NO` where it is not known. ``on_one_clock``: host and device times
+    can be compared."""
     starts, queued = commands.start_ns, commands.queued_ns
     called, returned = commands.host_start_ns, commands.host_end_ns
     is_launched = on_one_clock & (called != NO) & (returned != NO) & (starts >= called)

@@ -36,7 +36,6 @@ from mio2trace.ops.ranges import shown_text
 from mio2trace.patterns import late
 
 Why = Literal["host", "builds", "queued", "unknown", "short"]
-WHY: tuple[Why, ...] = ("host", "builds", "queued", "unknown", "short")
 SHORT_NS = 1_000
 MOST_NAMES = 10
 WAITS = late(r"block_until_ready|device_get", re.ASCII)

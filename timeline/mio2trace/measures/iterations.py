@@ -94,7 +94,7 @@ class Iterations(msgspec.Struct, frozen=True, kw_only=True):
     if no iteration is complete, why the counted one is not; else empty. ``may_be_cold``: only one is complete, or
     has a known length.
     ``devices``: the time of each device in these iterations; ``slowest``: the place of the device whose steps are
-    shown. ``without_commands``: marked steps in which nothing was launched; they are in no mean.
+    shown.
     """
 
     all: tuple[Iteration, ...]
@@ -113,7 +113,6 @@ class Iterations(msgspec.Struct, frozen=True, kw_only=True):
     may_be_cold: bool = False
     devices: tuple[DeviceTime, ...] = ()
     slowest: int = 0
-    without_commands: int = 0
 
     @property
     def device(self) -> DeviceTime | None:
@@ -210,7 +209,6 @@ def iterations_of(alignment: Alignment, launches: Launches | None = None) -> Ite
         and not _is_warmed_up(alignment, place_of, of_kind[0], numbers[of_kind[0]]),
         devices=devices,
         slowest=slowest,
-        without_commands=max(0, len(alignment.steps) - len(found)) if named and alignment.steps else 0,
     )
     rule = "the warm-up, the only pass, may be cold" if is_warm_up else _rule(told, counted, cut, cold, ends)
     return msgspec.structs.replace(told, rule=rule)
