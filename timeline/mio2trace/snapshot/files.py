@@ -41,7 +41,7 @@ from mio2trace.snapshot import FOLDER
 from mio2trace.snapshot.database import Stream, asked, beside, connection, for_writing, literal, pieces, sql_text
 from mio2trace.snapshot.objects import Damaged, Table, from_tables, packed, to_tables, unpacked
 
-VERSION = "5"
+VERSION = "6"
 _INSTEAD = (
     "its tables can be asked (`mio2trace query`); for all else write the dataset again from the files of its runs"
 )
@@ -318,8 +318,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 def kept_alignment(alignment: Alignment) -> KeptAlignment:
     links = alignment.links
     return KeptAlignment(
-        profile=alignment.profile,
-        net=alignment.net,
+        **{name: getattr(alignment, name) for name in _BESIDE_LINKS},
         links=KeptLinks(
             **{name: getattr(links, name) for name in _AS_THEY_ARE},
             operations=tuple(links.operations),
@@ -332,12 +331,6 @@ def kept_alignment(alignment: Alignment) -> KeptAlignment:
             operation_by=packed(links.operation_by.column),
             words=WORDS,
         ),
-        clocks=alignment.clocks,
-        log_clock=alignment.log_clock,
-        facts=alignment.facts,
-        logs=alignment.logs,
-        process_clock=alignment.process_clock,
-        steps=alignment.steps,
     )
 
 
@@ -348,16 +341,10 @@ def restored_alignment(kept: KeptAlignment) -> Alignment:
     fields |= {name: unpacked(getattr(links, name)).astype(np.int32) for name in _COLUMNS}
     fields |= {name: Pool(links.words, fields[name]) for name in _COLUMNS if name.endswith("_by")}
     return Alignment(
-        profile=kept.profile,
-        net=kept.net,
+        **{name: getattr(kept, name) for name in _BESIDE_LINKS},
         links=Links.restored(kept.profile.activities, **fields),
-        clocks=kept.clocks,
-        log_clock=kept.log_clock,
-        facts=kept.facts,
-        logs=kept.logs,
-        process_clock=kept.process_clock,
-        steps=kept.steps,
     )
 
 
+_BESIDE_LINKS = tuple(name for name in KeptAlignment.__struct_fields__ if name != "links")
 _AS_THEY_ARE = ("layer_confidence", "layer_unsure", "operation_confidence", "operation_unsure", "contradictions")

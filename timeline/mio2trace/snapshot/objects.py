@@ -23,9 +23,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache, reduce
 from itertools import accumulate, chain
-from operator import attrgetter, or_, sub
+from operator import attrgetter, or_
 from types import GenericAlias, NoneType, UnionType
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 import numpy as np
@@ -379,40 +379,6 @@ class _Coded(msgspec.Struct, frozen=True):
     codes: list[_Number]
 
 
-class _Whole(msgspec.Struct, frozen=True):
-    """Whole numbers. With ``steps`` each number except the first is stored as its difference to the previous one: times
-    come in order."""
-
-    steps: bool
-    values: list[int | None]
-
-    def unpacked(self) -> Sequence[int | None]:
-        """Raises `Damaged` for numbers of more than 64 bits."""
-        if not self.steps:
-            return self.values
-        values = list(accumulate(cast(list[int], self.values)))
-        if values and not -(1 << 63) <= min(values) <= max(values) < 1 << 64:
-            raise Damaged("a number of more than 64 bits")
-        return values
-
-
-def _whole(values: Sequence[Any]) -> _Whole:
-    if len(values) > 1 and None not in values:
-        steps, most = _steps(values)
-        if max(max(steps), -min(steps)) < min(most, 1 << 62):
-            return _Whole(True, [values[0], *steps])
-    return _Whole(False, list(values))
-
-
-def _steps(values: Sequence[int]) -> tuple[list[int], int]:
-    """Return the step to each number from the one before it, and the largest number without its sign."""
-    most = max(max(values), -min(values))
-    if most < 1 << 62:
-        steps: list[int] = np.diff(np.array(values, np.int64)).tolist()
-        return steps, most
-    return list(map(sub, values[1:], values)), most
-
-
 class _Holds(NamedTuple):
     """How a field holds records. ``shape``: "one", "row" (a tuple of them), "rows", "mapping" or "table" (of
     commands or calls). ``kinds``: their classes."""
@@ -476,7 +442,7 @@ class _Field(NamedTuple):
             return bytes if self.hint in _WHOLE else _coded(_of_decoder(self.hint), bytes)
         if self.holds is None:
             if self.hint in _WHOLE:
-                return _Whole
+                return bytes
             inside = _of_decoder(self.hint)
             return _coded(inside, list[_Number]) if self.is_coded else GenericAlias(list, (inside,))
         if self.holds.shape == "one":
@@ -520,28 +486,30 @@ class _Field(NamedTuple):
         if self.is_coded:
             numbers = {word: at for at, word in enumerate(dict.fromkeys(values))}
             return _Coded(list(numbers), list(map(numbers.__getitem__, values)))
-        return _whole(values) if self.hint in _WHOLE else values
+        if self.hint in _WHOLE:
+            return np.array([NO if value is None else value for value in values], np.int64)
+        return values
 
     def column(self, column: Any, earlier: Sequence[Any], starts: Mapping[int, int], where: str) -> Column:
         """Return the column of a table. Raises `Damaged` as `unpacked` and `_Holds.restored`."""
         if self.holds is not None:
             return held(self.holds.kinds[0], unpacked(column), earlier, starts, where)
         if isinstance(column, bytes):
-            values = unpacked(column)
-            if self.hint is int and NO in values:
-                raise Damaged(f"{where} is no number")
-            return values
+            return self._numbers(column, where)
         codes = unpacked(column.codes)
         if len(codes) and not 0 <= codes.min() <= codes.max() < len(column.words):
             raise Damaged(f"{where}: a code out of range")
         return Pool(column.words, codes.astype(np.int32))
 
+    def _numbers(self, column: bytes, where: str) -> Numbers:
+        values = unpacked(column)
+        if self.hint is int and NO in values:
+            raise Damaged(f"{where} is no number")
+        return values
+
     def unpacked(self, column: Any, where: str) -> list[Any]:
-        if isinstance(column, _Whole):
-            numbers = column.unpacked()
-            if self.hint is int and None in numbers:
-                raise Damaged(f"{where} is no number")
-            return list(numbers)
+        if self.hint in _WHOLE:
+            return [None if number == NO else number for number in self._numbers(column, where).tolist()]
         if not self.is_coded:
             return list(column)
         words = column.words
