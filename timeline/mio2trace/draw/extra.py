@@ -73,7 +73,6 @@ class ByNameSide:
         self._device = device
         self._kinds = [kind for kind in _TITLES if kind in kinds]
         self._suffix = suffix
-        self._first_process = first_process
         self._processes: list[Process] = []
         self._tracks: list[tuple[Track, str, list[_Shown]]] = []
         self.next_process = first_process

@@ -72,7 +72,7 @@ class RowsOf(NamedTuple):
 Column = Numbers | Pool[Any] | RowsOf
 
 
-def column_of(kind: type, field: str, tables: Sequence[Activities | Calls]) -> Column:
+def column_of(field: str, tables: Sequence[Activities | Calls]) -> Column:
     """Return a column of all tables of a class, one after the other."""
     if field == "call":
         return _launched([table for table in tables if isinstance(table, Activities)])
@@ -124,7 +124,7 @@ def _launched(tables: Sequence[Activities]) -> RowsOf:
     calls = [table.calls for table in own]
     every: Calls = calls[0]
     if len(calls) > 1:
-        columns = {field: column_of(Call, field, calls) for field in Call.__struct_fields__}
+        columns = {field: column_of(field, calls) for field in Call.__struct_fields__}
         every = Calls.of_columns(sum(map(len, calls)), **columns)
     return RowsOf(every, np.concatenate(rows).astype(np.int32))
 
@@ -237,7 +237,7 @@ def to_tables(root: msgspec.Struct) -> list[Table]:
             if is_table and field.holds is None:
                 continue  # made when it is written: it may be as large as all of the file
             # Read once: the members of a sequence may be made on each access.
-            values: Any = column_of(kind, field.name, records) if is_table else field.values(records)
+            values: Any = column_of(field.name, records) if is_table else field.values(records)
             columns[kind, field.name] = values
             if field.holds is not None:
                 for record in members(values) if is_table else field.holds.members(values):
@@ -260,7 +260,7 @@ def to_tables(root: msgspec.Struct) -> list[Table]:
 
 
 def _taken(columns: dict[tuple[type, str], Any], kind: type, field: str, records: Sequence[Any]) -> Any:
-    return columns.pop((kind, field)) if (kind, field) in columns else column_of(kind, field, records)
+    return columns.pop((kind, field)) if (kind, field) in columns else column_of(field, records)
 
 
 def _mapping(count: int, items: Iterable[tuple[str, Any]]) -> bytearray:

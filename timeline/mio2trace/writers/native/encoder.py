@@ -45,7 +45,6 @@ from mio2trace.writers.ending import Summed, cleaned, slice_name
 from mio2trace.writers.native import packets as tp
 from mio2trace.writers.native.packets import Fields, Ints, Texts, joined, short, sizes_of, varint
 
-_MOST_REALS = 1 << 14
 _END_EVENT = tp.message(tp.TRACK_EVENT, tp.integer(tp.TYPE, tp.END))
 
 
@@ -104,7 +103,6 @@ class Row:
         self._counts: dict[int, int] = {}
         self._new: list[bytes] = []
         self._begins: dict[tuple[int, str, str], _Begin] = {}
-        self._reals: dict[float, bytes] = {}
         self._held: list[Columns] = []
         """An arrow binds to the innermost slice: whether one more starts at this time shows with the next one. Until
         then the last slice is kept back.
@@ -261,7 +259,7 @@ class Row:
             head = name + varint(tp.REAL << 3 | 1)
             has = _where(np.isfinite(values))
             each, numbers = np.unique(np.where(has, values, 0.0).view(np.uint64), return_inverse=True)
-            words = [int.from_bytes(self._real(value), "little") for value in each.view(np.float64).tolist()]
+            words = [int.from_bytes(short(value), "little") for value in each.view(np.float64).tolist()]
             fields.constant(begin + varint(len(head) + 8) + head, has)
             fields.word(np.array(words, np.uint64)[numbers], 8 * has)
             return
@@ -317,15 +315,6 @@ class Row:
         if not held:
             return b""
         return tp.message(tp.ANNOTATION, tp.integer(tp.KEY, self._iid(tp.KEYS, cleaned(key))) + held)
-
-    def _real(self, value: float) -> bytes:
-        """Return a rate; kept, because many are equal with three digits."""
-        if len(self._reals) == _MOST_REALS:
-            self._reals.clear()
-        packed = short(value)
-        if value:  # there are two zeros
-            self._reals[value] = packed
-        return packed
 
     def _value(self, value: Any) -> bytes:
         """Return the fields of an annotation without its name; none for a value that readers do not show."""
