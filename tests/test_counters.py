@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 import mio2trace
 from mio2trace.conversion import HostCalls
 from mio2trace.draw import extra
-from mio2trace.draw.base import highest_shown, three_digits
+from mio2trace.draw.base import all_three_digits, highest_shown
 from mio2trace.trace import CounterValue, Slice
 from mio2trace.writers import chrome_json
 from tests.conftest import REQUIRED
@@ -83,7 +84,7 @@ def test_every_gemm_has_its_rate_and_only_long_pauses_a_zero() -> None:
 )
 def test_a_rate_is_shown_as_it_would_be_printed(rate: float) -> None:
     """However it is rounded, to the last digit, also between two numbers."""
-    assert three_digits(rate) == float(f"{rate:.3g}")
+    assert all_three_digits(np.array([rate])).tolist() == [float(f"{rate:.3g}")]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 4096])

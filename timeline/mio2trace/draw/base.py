@@ -251,16 +251,6 @@ def merged(*places: Numbers) -> Numbers:
 
 def three_digits(rate: float) -> float:
     """Return a rate with three digits for people: each digit takes space a million times. Tables have all digits."""
-    if 0.001 <= rate < 1000:  # true of nearly all; printing and reading takes three times as long
-        if rate >= 0.1:
-            scale = 1000.0 if rate < 1 else 100.0 if rate < 10 else 10.0 if rate < 100 else 1.0
-        else:
-            scale = 10_000.0 if rate >= 0.01 else 100_000.0
-        scaled = rate * scale
-        whole = int(scaled)
-        rest = scaled - whole
-        if not 0.499999 < rest < 0.500001:  # where the product itself may have been rounded up to the next power
-            return (whole + (rest > 0.5)) / scale
     return float(f"{rate:.3g}")
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mio2trace.align import LayerRun
-from mio2trace.draw.base import alike, all_three_digits, flags, layer_args, shifted, three_digits, told
+from mio2trace.draw.base import alike, all_three_digits, flags, layer_args, shifted, told
 from mio2trace.measures import Measures, Sums
 from mio2trace.measures.cost import bandwidth
 from mio2trace.model.choices import Gemm
@@ -334,27 +334,23 @@ class Containers:
             part = positions[spans.first[place] : spans.last[place]]
             goes_on[place] = self.measures.first_of[numbers[place]] not in part
         operations = [self._operations[number] for number in numbers]
-        rates: list[tuple[float | None, float | None, float | None]] = []
-        for number, operation, is_whole in zip(numbers, operations, (~cut & ~goes_on).tolist(), strict=True):
-            facts, whole_ns = operation.facts, sums.timed_ns[number]
-            rate = algorithm = bus = None
-            if is_whole:
-                if facts.phase == "run" and facts.flop and whole_ns and not sums.untimed.get(number):
-                    rate = three_digits(facts.flop / whole_ns)
-                moved = bandwidth(operation, 1, whole_ns)
-                if moved is not None:
-                    algorithm = three_digits(moved.algorithm)
-                    bus = None if moved.bus is None else three_digits(moved.bus)
-            rates.append((rate, algorithm, bus))
+        of_rates = ("gflops", "algorithm_gb_per_s", "bus_gb_per_s")
+        rates = np.full((len(of_rates), len(numbers)), np.nan)
+        for place in np.flatnonzero(~cut & ~goes_on).tolist():
+            operation, whole_ns = operations[place], sums.timed_ns[numbers[place]]
+            if operation.facts.phase == "run" and operation.facts.flop and whole_ns:
+                rates[0, place] = np.nan if sums.untimed.get(numbers[place]) else operation.facts.flop / whole_ns
+            moved = bandwidth(operation, 1, whole_ns)
+            if moved is not None:
+                rates[1:, place] = moved.algorithm, np.nan if moved.bus is None else moved.bus
         is_search = np.array([operation.facts.phase == "find" for operation in operations], bool)
         passes = self._pass_of[positions[spans.first]]
-        of_rates = ("gflops", "algorithm_gb_per_s", "bus_gb_per_s")
         lines = np.array([operation.line for operation in operations], np.int64)
         args: dict[str, Column] = {
             "percent_of_kernel_time": np.where(cut | is_search, np.nan, self._shares(passes, kernel_ns)),
             "cut": flags(cut),
             "goes_on": flags(goes_on),
-            **{key: column(values) for key, values in zip(of_rates, zip(*rates, strict=True), strict=True)},
+            **dict(zip(of_rates, map(all_three_digits, rates), strict=True)),
             "kernel_ns": kernel_ns,
             "kernels": kernels,
             "operation": spans.numbers,
