@@ -274,7 +274,7 @@ def test_a_snapshot_of_an_older_version_says_what_to_do(tmp_path: Path) -> None:
             f"COPY (SELECT 'Run' AS part, 'name' AS name, 1 AS count, '\\x91'::BLOB AS data) TO {sql_text(place)}"
             " (FORMAT parquet, KV_METADATA {snapshot: '2', generator: 'mio2trace 0.2.0'})"
         )
-    with pytest.raises(InputError, match=r"version 2, this reads 5: its tables can be asked .*write the dataset again"):
+    with pytest.raises(InputError, match=r"version 2, this reads 6: its tables can be asked .*write the dataset again"):
         read(place)
 
 

@@ -519,35 +519,46 @@ def replacing(path: str) -> Iterator[BinaryIO]:
     """
     try:
         real = Path(os.path.realpath(path))
-        exists = real.exists()
-        is_device = exists and not real.is_file()  # /dev/null or a pipe: it cannot be replaced
-        if not is_device:
-            handle, temporary = tempfile.mkstemp(prefix=".mio2trace-", suffix=".tmp", dir=real.parent)
+        is_device = real.exists() and not real.is_file()  # /dev/null or a pipe: it cannot be replaced
     except OSError as error:  # the current folder was removed, the name is too long
         raise InputError(f"{path}: cannot write there: {error.strerror or error}") from None
     if is_device:
         try:
             with open(real, "wb") as device:
                 yield device
-            return
         except OSError as error:
             raise InputError(f"{path}: {error.strerror or error}") from None
+        return
+    with replaced(real, path) as temporary, open(temporary, "wb") as file:
+        yield file
+
+
+@contextlib.contextmanager
+def replaced(place: Path, name: str) -> Iterator[Path]:
+    """Yield an empty file beside ``place`` that replaces it at the end, and that leaves no trace after an error.
+    ``name``: of the place, for messages.
+
+    Raises `InputError` if the place cannot be written.
+    """
     try:
-        with open(handle, "wb") as file:
-            yield file
-            file.flush()
-        mode = real.stat().st_mode & 0o7777 if exists and real.exists() else 0o666 & ~_umask()
-        os.chmod(temporary, mode)
-        os.replace(temporary, real)
+        handle, temporary = tempfile.mkstemp(prefix=".mio2trace-", suffix=".tmp", dir=place.parent)
+    except OSError as error:
+        raise InputError(f"{name}: cannot write there: {error.strerror or error}") from None
+    os.close(handle)
+    try:
+        yield Path(temporary)
+        os.chmod(temporary, place.stat().st_mode & 0o7777 if place.exists() else 0o666 & ~umask())
+        os.replace(temporary, place)
     except BaseException as error:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
-            raise InputError(f"{path}: {error.strerror or error}; what was there before is unchanged") from None
+            raise InputError(f"{name}: {error.strerror or error}; what was there before is unchanged") from None
         raise
 
 
-def _umask() -> int:
+def umask() -> int:
+    """Return the permission bits that a new file of this process does not get."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

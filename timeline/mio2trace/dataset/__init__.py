@@ -29,7 +29,7 @@ from mio2trace.analysis import Analysis, AnalysisOptions, Run, analyse, snapshot
 from mio2trace.answer import report_of
 from mio2trace.conversion import convert, what_is_missing
 from mio2trace.dataset.rows import Data, arrow_codes, arrow_table, failed_run, of_rows, tables_of
-from mio2trace.files import TABLES_SUFFIX
+from mio2trace.files import TABLES_SUFFIX, umask
 from mio2trace.machine import give_back_freed_memory, without_garbage_collection
 from mio2trace.notes import InputError, Notes
 from mio2trace.outgoing import count, shortened, visible
@@ -38,7 +38,7 @@ from mio2trace.reports import Table as Printed
 from mio2trace.reports import shown_columns
 from mio2trace.schema import SQL_TYPES, TABLES, VERSION, TableSchema
 from mio2trace.snapshot import FOLDER, files, is_dataset
-from mio2trace.snapshot.database import beside, file_name, for_writing, sql_text, umask
+from mio2trace.snapshot.database import beside, file_name, for_writing, sql_text
 
 if TYPE_CHECKING:
     import pandas

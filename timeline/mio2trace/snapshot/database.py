@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
+from mio2trace.files import replaced
 from mio2trace.notes import InputError
 
 if TYPE_CHECKING:
@@ -141,33 +141,15 @@ def literal(path: object) -> str:
 
 @contextlib.contextmanager
 def beside(path: Path) -> Iterator[Path]:
-    """Yield a place to write to. The result replaces ``path`` when it is complete; otherwise it leaves no trace.
+    """Yield a place to write to, as `files.replaced`; its folder is made if it is not there."""
+    import duckdb
 
-    Raises `InputError` if the place cannot be written.
-    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=".mio2trace-", suffix=".tmp", dir=path.parent)
     except OSError as error:
         raise InputError(f"{path}: cannot write there: {error.strerror or error}") from None
-    os.close(handle)
-    try:
-        yield Path(temporary)
-        os.chmod(temporary, 0o666 & ~umask())
-        os.replace(temporary, path)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        import duckdb
-
-        if isinstance(error, OSError | duckdb.IOException):
-            reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-            raise InputError(f"{path}: {reason}; what was there before is unchanged") from None
-        raise
-
-
-def umask() -> int:
-    """Return the permission bits that a new file of this process does not get."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    with replaced(path, str(path)) as temporary:
+        try:
+            yield temporary
+        except duckdb.IOException as error:
+            raise OSError(str(error).splitlines()[0]) from None
