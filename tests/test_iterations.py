@@ -36,7 +36,7 @@ def in_no_pass(made: Measures) -> Measures:
 def test_iterations_that_are_alike_all_count() -> None:
     """Without the warm-up and the set-up; the time of one is their mean."""
     of = measures({SETUP: [C] * 9, 0: [A, B, C], 1: [A, B], 2: [A, B], 3: [A, B]}).steady
-    assert (of.iterations, of.cold, of.told.cut, of.mean_ns) == ((1, 2, 3), (), (), 7 * MS)
+    assert (of.iterations, of.told.cold, of.told.cut, of.mean_ns) == ((1, 2, 3), (), (), 7 * MS)
     assert of.rule == "iterations 1-3, all 3 recorded; the first is as warm as the others"
     assert [(row.key, row.mean_ns, row.calls_per_iteration) for row in of.kernels if row.calls] == [
         ("b", 5 * MS, 1), ("a", 2 * MS, 1),
@@ -101,7 +101,7 @@ def test_which_iterations_are_steady(
 ) -> None:
     """A first one is cold against the median of the later ones."""
     of = run.steady
-    assert (of.iterations, of.cold, of.told.cut, of.rule) == (iterations, cold, cut, rule)
+    assert (of.iterations, of.told.cold, of.told.cut, of.rule) == (iterations, cold, cut, rule)
     assert of.total.total_ns == total_ms * MS
     told_by = "repetition" if rule.startswith("repetition") else "whole" if rule == ENDLESS else "named"
     assert (of.told.told_by, of.told.may_be_cold) == (told_by, "may be cold" in rule)
@@ -112,7 +112,7 @@ def test_a_first_iteration_with_searches_is_cold_and_they_count_for_nothing() ->
     find, run = operation(0, phase="find"), operation(1, input=(1, 8, 9, 9))
     search, kernel = Ran("a", 90 * MS, operation=0, layer="x"), Ran("a", 2 * MS, operation=1, layer="x")
     of = measures({1: [search, kernel], 2: [kernel]}, [find, run]).steady
-    assert (of.iterations, of.cold, of.first_ns) == ((2,), (1,), 2 * MS)
+    assert (of.iterations, of.told.cold, of.first_ns) == ((2,), (1,), 2 * MS)
     assert {row.key[1] for row in of.layers} == {"x"}
     assert sum(row.total_ns for row in of.layers) == 2 * MS
     assert (sum(row.find_ns for row in of.layers), sum(row.find_kernels for row in of.layers)) == (90 * MS, 1)

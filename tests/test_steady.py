@@ -325,7 +325,7 @@ def test_every_command_and_the_picture_say_the_same(name: str, monkeypatch: pyte
 def test_steps_of_a_profile_and_iterations_of_its_log_are_the_same() -> None:
     """`ProfilerStep#0` is what the log calls its first iteration: one, not two of half the time."""
     of = steady(SETS["resnet-train-miopen-2threads/kineto and log"])
-    assert (of.iterations, of.cold) == ((1,), ())
+    assert (of.iterations, of.told.cold) == ((1,), ())
     truth = [kernel.ns for kernel in of_twin("resnet-train-miopen-2threads", 0)]
     assert of.mean_ns == pytest.approx(sum(truth), rel=5e-3)  # and a few kernels of no layer
 

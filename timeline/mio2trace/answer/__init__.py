@@ -602,7 +602,7 @@ def _thumbnail(subject: Subject) -> Thumbnail | None:
 
 
 def _kind(number: int, steady: Steady) -> str:
-    return "steady" if steady.has(number) else "first" if number in steady.cold else "cut"
+    return "steady" if steady.has(number) else "first" if number in steady.told.cold else "cut"
 
 
 def _fill(bins: NDArray[np.float64], start: int, end: int, span: int) -> None:

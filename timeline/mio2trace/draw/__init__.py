@@ -204,7 +204,6 @@ def build(runs: Sequence[RunToDraw], options: BuildOptions, metadata: dict[str, 
         processes=tuple(process for _, part in parts for process in part.processes()),
         tracks=tuple(track for _, part in parts for track in part.tracks()),
         metadata=metadata,
-        # The host's side is half of the work of writing: a writer may process the last part in parallel.
         parts=(*before_hosts, *(partial(part.events, run.origin) for run, part in hosts)),
         without_arrows=(*before_hosts, *(partial(part.events, run.origin, arrows=False) for run, part in hosts)),
         counters={

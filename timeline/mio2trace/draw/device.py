@@ -467,7 +467,6 @@ class DeviceSide:
         self._device_name = device_name
         self._device_of = {queue.index: queue.device for queue in alignment.profile.queues}
         self._operations = measures.operation_at
-        measures.sum_up()  # once: a writer that draws in two processes asks in both
         self.containers = Containers(measures, process)
         self.commands = Commands(measures, process)
         self._bare: set[_Lane] = set()

@@ -13,7 +13,7 @@ each activity belongs. The rules:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -46,46 +46,6 @@ class _Summed(NamedTuple):
     helpers: Counter[tuple[str, str]]
 
 
-class _InOrder(Mapping[int, Operation]):
-    """Operations whose indices are their places, without the memory of a dict."""
-
-    def __init__(self, operations: Sequence[Operation]) -> None:
-        self.operations = operations
-
-    def __getitem__(self, index: int) -> Operation:
-        if not 0 <= index < len(self.operations):
-            raise KeyError(index)
-        return self.operations[index]
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(range(len(self.operations)))
-
-    def __len__(self) -> int:
-        return len(self.operations)
-
-    def values(self) -> ValuesView[Operation]:
-        return _Values(self)
-
-    def items(self) -> ItemsView[int, Operation]:
-        return _Items(self)
-
-
-class _Values(ValuesView[Operation]):
-    """As quick to go through as the operations themselves."""
-
-    _mapping: _InOrder
-
-    def __iter__(self) -> Iterator[Operation]:
-        return iter(self._mapping.operations)
-
-
-class _Items(ItemsView[int, Operation]):
-    _mapping: _InOrder
-
-    def __iter__(self) -> Iterator[tuple[int, Operation]]:
-        return enumerate(self._mapping.operations)
-
-
 class Measures:
     """The costs of one alignment, computed on first use."""
 
@@ -99,10 +59,7 @@ class Measures:
 
     @cached_property
     def operation_at(self) -> Mapping[int, Operation]:
-        operations = self._links.operations
-        if all(operation.index == place for place, operation in enumerate(operations)):
-            return _InOrder(operations)
-        return {operation.index: operation for operation in operations}
+        return {operation.index: operation for operation in self._links.operations}
 
     @cached_property
     def shared(self) -> Pool[Operation]:
@@ -201,10 +158,6 @@ class Measures:
     def helpers(self) -> Mapping[tuple[str, str], int]:
         """Time of auxiliary kernels in operations that ran, by the operation's primitive and the kernel's role."""
         return self._summed.helpers
-
-    def sum_up(self) -> None:
-        """Compute the costs by number, and the source of the iterations, if necessary."""
-        _ = self._summed, self.steady.told
 
     @cached_property
     def _summed(self) -> _Summed:

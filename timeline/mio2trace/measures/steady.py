@@ -85,10 +85,6 @@ class Steady:
         """The numbers of those that count."""
         return self.told.steady
 
-    @property
-    def cold(self) -> tuple[int, ...]:
-        return self.told.cold
-
     def has(self, iteration: int | None) -> bool:
         """Return whether the iteration of this number counts; a single iteration may have no number."""
         return (1 if iteration is None else iteration) in self._numbers
