@@ -27,25 +27,16 @@ from mio2trace.writers.ending import Checked, Counted, Found, Packed, Written
 class Writer(Protocol):
     """What an output module offers."""
 
-    @property
-    def NAME(self) -> str:
-        """The name of the form."""
-
-    @property
-    def SUFFIXES(self) -> tuple[str, ...]:
-        """The endings of its file names, without ``.gz``."""
-
-    @property
-    def LOOKS(self) -> re.Pattern[bytes]:
-        """The beginning of a written file, also if another program has formatted it again."""
-
-    @property
-    def SLICE_BYTES(self) -> int:
-        """Typical bytes of a slice with its arguments, before compression."""
-
-    @property
-    def GZIP_STRATEGY(self) -> int:
-        """The best strategy of zlib for it."""
+    NAME: str
+    """The name of the form."""
+    SUFFIXES: tuple[str, ...]
+    """The endings of its file names, without ``.gz``."""
+    LOOKS: re.Pattern[bytes]
+    """The beginning of a written file, also if another program has formatted it again."""
+    SLICE_BYTES: int
+    """Typical bytes of a slice with its arguments, before compression."""
+    GZIP_STRATEGY: int
+    """The best strategy of zlib for it."""
 
     def write(self, trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> None:
         """Write ``trace`` to ``file`` from front to back. ``to_pack``: in an order that compresses well, if

@@ -41,7 +41,7 @@ from mio2trace.trace import (
 from mio2trace.writers.ending import End, Found, Summed, cleaned, slice_name
 
 NAME = "Chrome JSON"
-SUFFIXES = (".json",)
+SUFFIXES: tuple[str, ...] = (".json",)
 SLICE_BYTES = 300
 BEGINS = b'{"displayTimeUnit":"ns","metadata":'
 LOOKS = late(rb'\s*\{\s*"displayTimeUnit"\s*:\s*"ns"\s*,\s*"metadata"\s*:')

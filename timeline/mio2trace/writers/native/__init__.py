@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mio2trace.trace import Slice, Trace
 
 NAME = "Perfetto, native"
-SUFFIXES = (".pftrace",)
+SUFFIXES: tuple[str, ...] = (".pftrace",)
 SLICE_BYTES = 120
 LOOKS = re.compile(rb"\x0a")
 GZIP_STRATEGY = zlib.Z_DEFAULT_STRATEGY
