@@ -223,7 +223,6 @@ def engine(chosen: str | None, download: bool) -> str | None:
 def _installed() -> str | None:
     """Return an installed engine. A script of that name would download one, so it does not count."""
     import shutil
-    from pathlib import Path
 
     on_path = shutil.which("trace_processor_shell")
     cache = Path(CACHE).expanduser()
@@ -305,13 +304,16 @@ class _Table(NamedTuple):
     columns: int = 0
     counting: str = ""
 
+    def files(self) -> Iterable[Path]:
+        return self.folder.glob(_ALL) if self.pattern == _ALL else (self.folder / self.pattern,)
+
     def bytes(self) -> int:
         with contextlib.suppress(OSError):
-            if self.pattern != _ALL:
-                return (self.folder / self.pattern).stat().st_size
-            with os.scandir(self.folder) as entries:
-                return sum(entry.stat().st_size for entry in entries if entry.name.endswith(".parquet"))
+            return sum(file.stat().st_size for file in self.files())
         return 0
+
+    def exists(self) -> bool:
+        return any(file.is_file() for file in self.files())
 
 
 class Dataset:
@@ -400,12 +402,12 @@ def opened(path: str, tables: Mapping[str, Mapping[str, str]], threads: int | No
             of_machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 4 // 5
             if (most := _FREE_MEMORY + _EXPANSION * given) < of_machine:
                 database.execute(f"SET memory_limit = '{most >> 20}MiB'")
-            if not _has(folder / RUNS, pattern):
+            if not _Table(folder / RUNS, pattern).exists():
                 raise InputError(f"{path}: no table {RUNS!r}; expected a dataset")
             for table, columns in tables.items():
                 files = sql_text(f"{own}/{table}/{pattern if pattern == _ALL else literal(pattern)}")
                 rows = _no_rows(columns)
-                if _has(folder / table, pattern):
+                if _Table(folder / table, pattern).exists():
                     rows = f"read_parquet({files}, {_AS_IT_IS})"
                 described = database.execute(f"SELECT * FROM {rows} LIMIT 0").description or ()  # noqa: S608
                 there = {column[0] for column in described}
@@ -447,14 +449,3 @@ def _no_rows(columns: Mapping[str, str]) -> str:
 def _fits(kind: str, wanted: str) -> bool:
     """Return whether a column may replace a text column, or a number column."""
     return kind == wanted if wanted == "VARCHAR" else _NUMBERS.fullmatch(kind) is not None
-
-
-def _has(folder: Path, pattern: str) -> bool:
-    """Return whether a table has files, or the given file."""
-    try:
-        if pattern != _ALL:
-            return (folder / pattern).is_file()
-        with os.scandir(folder) as entries:
-            return any(entry.name.endswith(".parquet") for entry in entries)
-    except OSError:
-        return False
