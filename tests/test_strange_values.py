@@ -8,6 +8,7 @@ import itertools
 import random
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -17,7 +18,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mio2trace.conversion import Conversion, convert
-from mio2trace.draw.base import Axis
 from mio2trace.draw.containers import packed, packed_spans
 from mio2trace.draw.host import HostSide, HostSpan, HostSpans, _one_after_another
 from mio2trace.kernels.facts import plain_text
@@ -183,8 +183,8 @@ def test_spans_may_take_longer_than_any_clock_counts() -> None:
 def test_no_call_of_the_host_ends_before_it_begins() -> None:
     """The clock may be set back during a call. The axis then puts the call's end before its begin."""
     side = object.__new__(HostSide)
-    side._to_axis = object.__new__(Axis)
-    side._to_axis.all_at = lambda ns: np.where(ns < 500, ns, ns - 400)  # type: ignore[assignment,method-assign]
+    set_back = SimpleNamespace(all_hosts=lambda ns: np.where(ns < 500, ns, ns - 400))
+    side._base = set_back  # type: ignore[assignment]
     side._middle = side._far = 0
     (row,) = side._rows(HostSpans.of([HostSpan(450, 600, "call", "call", {}, None)]))
     assert (row.starts.tolist(), row.ends.tolist()) == ([450], [450])

@@ -60,6 +60,14 @@ class TimeBase(msgspec.Struct, frozen=True, kw_only=True):
             return ns + self.host_shift_ns
         return None if self.clock is None else self.clock.to_device(ns) + self.host_shift_ns
 
+    def all_hosts(self, host_ns: Numbers) -> Numbers:
+        """Return host times on the axis, for callers that know that the clocks are related."""
+        offset, clock = self.constant_offset, self.clock
+        if offset is not None or clock is None:
+            return shifted(host_ns, -(offset or 0))
+        moved = (clock.to_device(ns) + self.host_shift_ns for ns in host_ns.tolist())
+        return np.array([min(max(ns, -_LATEST), _LATEST) for ns in moved], np.int64)
+
     def moved(self, by_ns: int) -> TimeBase:
         """Return the same axis with another zero."""
         return msgspec.structs.replace(
@@ -106,30 +114,6 @@ class TimeBase(msgspec.Struct, frozen=True, kw_only=True):
                 "method": f"whole quarters of an hour; {log.method} lie {log.residual_ns} ns apart",
             }
         return result
-
-
-class Axis:
-    """Host times on the axis, for callers that know that the host's clock is related to it.
-
-    ``offset``: the number to subtract, None if it is not constant.
-    """
-
-    def __init__(self, base: TimeBase) -> None:
-        self._base = base
-        self.offset = base.constant_offset
-
-    def all_at(self, host_ns: Numbers) -> Numbers:
-        """Return times on the axis."""
-        if self.offset is not None:
-            return shifted(host_ns, -self.offset)
-        return np.array([min(max(self.at(ns), -_LATEST), _LATEST) for ns in host_ns.tolist()], np.int64)
-
-    def at(self, host_ns: int) -> int:
-        if self.offset is not None:
-            return host_ns - self.offset
-        at = self._base.host(host_ns)
-        assert at is not None
-        return at
 
 
 def time_base(alignment: Alignment, notes: Notes) -> TimeBase:

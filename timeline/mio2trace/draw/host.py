@@ -27,7 +27,6 @@ from mio2trace.align import NONE, Alignment, Links, Pass
 from mio2trace.align.clocks.axis import LONGEST_NS, bounded
 from mio2trace.draw.base import (
     ROW,
-    Axis,
     Ids,
     Nodes,
     TimeBase,
@@ -308,7 +307,7 @@ class Threads:
     def __init__(
         self,
         profile: Profile,
-        axis: Axis,
+        base: TimeBase,
         process: int,
         number_of: Callable[[int], int],
         shown: _Shown,
@@ -343,8 +342,8 @@ class Threads:
         order = order[is_drawn[order]]
         del first
         threads = threads[order]  # each column of ten million calls takes 80 MB: here one after the other is made
-        starts = axis.all_at(starts[order])
-        ends = axis.all_at(ends[order])
+        starts = base.all_hosts(starts[order])
+        ends = base.all_hosts(ends[order])
         # What takes no time gets a nanosecond of the row: a viewer shows it, and users can point at it.
         is_short = ends <= starts
         np.minimum(starts, _MOST - 1, out=starts, where=is_short)
@@ -586,12 +585,12 @@ _LONG_AGO = -(1 << 62)
 
 
 class ApiCalls:
-    """Draws the calls of one thread on one track. ``axis`` brings host times to the axis of the trace.
+    """Draws the calls of one thread on one track. ``base`` brings host times to the axis of the trace.
 
     Items are numbered: the activities, then the calls that launched none.
     """
 
-    def __init__(self, profile: Profile, axis: Axis, process: int, track: int, shown: _Shown) -> None:
+    def __init__(self, profile: Profile, base: TimeBase, process: int, track: int, shown: _Shown) -> None:
         self._process = process
         self._shown = shown
         self._track = track
@@ -603,7 +602,7 @@ class ApiCalls:
         self._numbers = np.concatenate((commands.number, others.number))
         items = np.flatnonzero((starts != NO) & (ends != NO))
         self._starts, self._ends = starts, ends
-        self._starts[items], self._ends[items] = axis.all_at(starts[items]), axis.all_at(ends[items])
+        self._starts[items], self._ends[items] = base.all_hosts(starts[items]), base.all_hosts(ends[items])
         self._items = self._in_order(items)
         self._earliest = _LONG_AGO
 
@@ -743,8 +742,6 @@ class HostSide:
         self._alignment = alignment
         self._chosen: Chosen | None = None
         self._base = base
-        self._to_axis = Axis(base)
-        self._axis = self._to_axis.at
         self._device = device
         self._wanted = process
         self._process = ids.take(process)
@@ -763,10 +760,10 @@ class HostSide:
 
         calls_drawn = related and host_calls != "none"
         if calls_drawn and (profile.calls_wait and not profile.ranges and len(profile.threads) < 2):
-            self._api = ApiCalls(profile, self._to_axis, self._process, self._track(_API), shown)
+            self._api = ApiCalls(profile, base, self._process, self._track(_API), shown)
         elif calls_drawn or (related and profile.ranges):
             self._api = Threads(
-                profile, self._to_axis, self._process, self._thread_track, shown, with_calls=calls_drawn
+                profile, base, self._process, self._thread_track, shown, with_calls=calls_drawn
             )
         self._middle = self._somewhere()
         self._far = 0
@@ -774,10 +771,10 @@ class HostSide:
         starts, ends = links.runs.column("host_start_ns"), links.runs.column("host_end_ns")
         runs = np.flatnonzero((starts != NO) & (ends != NO) & (starts <= ends)) if related else np.empty(0, np.int64)
         runs = runs[self._are_near(starts[runs], ends[runs])]
-        self._layers = Layers(runs, self._to_axis.all_at(starts[runs]), self._to_axis.all_at(ends[runs]))
+        self._layers = Layers(runs, base.all_hosts(starts[runs]), base.all_hosts(ends[runs]))
         first, place_of = rows_of(links.runs.column("pass_")[runs])
         bounds = least(place_of, starts[runs], len(first)), most(place_of, ends[runs], len(first))
-        begin, end = (self._to_axis.all_at(times).tolist() for times in bounds)
+        begin, end = (base.all_hosts(times).tolist() for times in bounds)
         numbers_of = links.runs.column("pass_")[runs[first]].tolist()
         self._passes = dict(zip(numbers_of, zip(begin, end, strict=True), strict=True))
         self._log = self._log_spans(alignment.logs) if related else []
@@ -808,8 +805,8 @@ class HostSide:
     def _rows(self, spans: HostSpans) -> list[HostSpans]:
         """Return lanes of spans on the axis."""
         spans = spans.take(self._are_near(spans.starts, spans.ends))
-        starts = self._to_axis.all_at(spans.starts)
-        ends = np.maximum(starts, self._to_axis.all_at(spans.ends))  # a clock may have been set back meanwhile
+        starts = self._base.all_hosts(spans.starts)
+        ends = np.maximum(starts, self._base.all_hosts(spans.ends))  # a clock may have been set back meanwhile
         spans = spans._replace(starts=starts, ends=ends)
         if not len(starts):
             return []
@@ -866,10 +863,10 @@ class HostSide:
             events = [(event, clock.to_host(event.stamp)) for event in log.events if event.stamp is not None]
             ends = np.array([bounded(host) for _, host in events], np.int64)
             starts = np.array([bounded(host - (event.duration_ns or 0)) for event, host in events], np.int64)
-            for (event, host), is_near in zip(events, self._are_near(starts, ends).tolist(), strict=True):
+            shown = self._base.all_hosts(ends).tolist()
+            for (event, _), at, is_near in zip(events, shown, self._are_near(starts, ends).tolist(), strict=True):
                 if not is_near:
                     continue
-                at = self._axis(host)
                 if event.kind in ("forward begins", "backward begins"):
                     opened = at, f"warm-up · {'forward' if event.kind == 'forward begins' else 'backward'}"
                 elif event.kind in ("forward ends", "benchmark begins") and opened is not None:
