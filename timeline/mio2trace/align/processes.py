@@ -172,8 +172,8 @@ def end_ns(profile: Profile) -> int | None:
 def _moments(profile: Profile) -> Numbers:
     commands = profile.commands
     on_host = [device.index for device in profile.devices if device.clock == 0]
-    devices = commands.of_queue({queue.index: queue.device for queue in profile.queues}, 0)
-    start, end = (column[np.isin(devices, on_host)] for column in (commands.start_ns, commands.end_ns))
+    is_on_host = np.isin(profile.devices_of_commands, on_host)
+    start, end = commands.start_ns[is_on_host], commands.end_ns[is_on_host]
     ranges = np.array([made.start_ns for made in profile.ranges], np.int64)
     moments = np.concatenate((commands.host_start_ns, start, end[start != NO], profile.lone_calls.start_ns, ranges))
     found: Numbers = moments[moments != NO]

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from mio2trace.align import Alignment, DeviceClock, LayerRun
 from mio2trace.align.clocks.axis import FAR_NS, SAME
 from mio2trace.align.exact import execution_of
 from mio2trace.model.profile import Execution, Inputs, Profile, Size3
-from mio2trace.model.tables import Codes, Pool, firsts, present, sorted_pool
+from mio2trace.model.tables import Codes, Pool, by_key, firsts, present, sorted_pool
 from mio2trace.notes import Notes
 from mio2trace.trace import NO, Column, CounterValue, Numbers, Slice, column
 
@@ -117,12 +116,9 @@ class TimeBase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def time_base(alignment: Alignment, notes: Notes) -> TimeBase:
-    device_of = {queue.index: queue.device for queue in alignment.profile.queues}
-    commands = alignment.profile.commands
-    queues, counts = np.unique(commands.queue[commands.start_ns != NO], return_counts=True)
-    timed: Counter[int] = Counter()
-    for queue, count in zip(queues.tolist(), counts.tolist(), strict=True):
-        timed[device_of.get(queue, 0)] += count
+    is_timed = alignment.profile.commands.start_ns != NO
+    devices, counts = np.unique(alignment.profile.devices_of_commands[is_timed], return_counts=True)
+    timed = dict(zip(devices.tolist(), counts.tolist(), strict=True))
     dated = alignment.profile.clocks[0].kind == "unix"
     if not timed:
         return TimeBase(clock=None, shift={}, on_host=True, dated=dated)
@@ -148,26 +144,21 @@ def time_base(alignment: Alignment, notes: Notes) -> TimeBase:
 
 def first_starts(profile: Profile) -> dict[int, int]:
     """Return the begin of the first command of each device, on its own clock."""
-    device_of = {queue.index: queue.device for queue in profile.queues}
-    begins: dict[int, int] = {}
-    commands = profile.commands
-    is_timed = commands.start_ns != NO
-    for queue in present(commands.queue[is_timed]).tolist():
-        device, first = device_of.get(queue, 0), int(commands.start_ns[is_timed & (commands.queue == queue)].min())
-        begins[device] = min(begins.get(device, first), first)
-    return begins
+    starts, is_timed = profile.commands.start_ns, profile.commands.start_ns != NO
+    return {
+        device: int(times.min()) for device, times in by_key(starts[is_timed], profile.devices_of_commands[is_timed])
+    }
 
 
 def on_axis(profile: Profile, base: TimeBase) -> tuple[Numbers, Numbers]:
     """Return start and end of each activity on the axis, for reading; those without times stay as they are."""
-    device_of = {queue.index: queue.device for queue in profile.queues}
-    commands = profile.commands
-    shifts = {queue: base.device(device_of.get(queue, 0), 0) for queue in present(commands.queue).tolist()}
+    commands, devices = profile.commands, profile.devices_of_commands
+    shifts = {device: base.device(device, 0) for device in present(devices).tolist()}
     if not any(shifts.values()):
         return commands.start_ns, commands.end_ns
     starts, ends = commands.start_ns.copy(), commands.end_ns.copy()
-    for queue, by in shifts.items():
-        rows = commands.has_times & (commands.queue == queue)
+    for device, by in shifts.items():
+        rows = commands.has_times & (devices == device)
         if by:
             starts[rows], ends[rows] = shifted(starts[rows], by), shifted(ends[rows], by)
     return starts, ends

@@ -250,14 +250,13 @@ def events(
 
 
 def _gemm(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int) -> Iterator[CounterValues]:
-    device_of = {queue.index: queue.device for queue in alignment.profile.queues}
-    commands = alignment.profile.commands
+    commands, devices = alignment.profile.commands, alignment.profile.devices_of_commands
     of_several = side.commands.several
     rates: dict[int, list[tuple[int, int, float]]] = defaultdict(list)
     gemms = {position: fact.gemm for position, fact in alignment.facts.items() if fact.gemm is not None}
     rows = np.fromiter(gemms, np.int64, len(gemms))
-    columns = commands.start_ns[rows], commands.end_ns[rows], commands.queue[rows], commands.has_times[rows]
-    for (position, gemm), start, end, queue, is_timed in zip(
+    columns = commands.start_ns[rows], commands.end_ns[rows], devices[rows], commands.has_times[rows]
+    for (position, gemm), start, end, device, is_timed in zip(
         gemms.items(), *(one.tolist() for one in columns), strict=True
     ):
         if is_timed and start < end:
@@ -265,7 +264,7 @@ def _gemm(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int) -
             several = of_several.get(position)
             if several is not None:  # the rate is that of the whole GEMM
                 _, duration, end = several
-            rates[device_of.get(queue, 0)].append((start, end, gemm.flop / duration))
+            rates[device].append((start, end, gemm.flop / duration))
     for device, found in sorted(rates.items()):
         found.sort()
         shift = base.device(device, -origin)

@@ -209,8 +209,7 @@ def exposed_copies(alignment: Alignment, device: int, spans: Sequence[Span]) -> 
     The times of all directions add up to the part ``copy_ns`` of the spans (`Occupation.busy`).
     """
     profile, commands = alignment.profile, alignment.profile.commands
-    devices = commands.of_queue({queue.index: queue.device for queue in profile.queues}, 0)
-    rows = np.flatnonzero((devices == device) & commands.has_times)
+    rows = np.flatnonzero((profile.devices_of_commands == device) & commands.has_times)
     is_kernel, starts, ends = commands.is_kernel[rows], commands.start_ns[rows], commands.end_ns[rows]
     works = is_kernel & ~commands.name.where(lambda name: class_of_kernel(name) == "copy")[rows]
     is_filling = commands.name.where(lambda name: name.startswith(("fill", "__amd_rocclr_fill")))[rows]
@@ -589,9 +588,8 @@ def device_times(
     ``repeated``: only the repetition of kernels shows the steps. ``contiguous``: a step lasts until the next begins.
     """
     profile, commands = alignment.profile, alignment.profile.commands
-    devices = commands.of_queue({queue.index: queue.device for queue in profile.queues}, 0)
     rows = np.flatnonzero(commands.has_times)
-    own_rows = dict(by_code(rows, devices[rows]))
+    own_rows = dict(by_code(rows, profile.devices_of_commands[rows]))
     is_common = has_common_clock(alignment)
     hosts = _host_spans(alignment, place_of, count) if is_common else [None] * count
     is_early = np.array([*(pass_.phase == "before" for pass_ in alignment.links.passes), False])

@@ -173,9 +173,8 @@ class _Gaps:
 
     def _begun_at(self, times: NDArray[Any]) -> Numbers:
         """The first command of the device that began at each time, `NONE` without one."""
-        commands, device_of = self._commands, {queue.index: queue.device for queue in self._profile.queues}
-        is_own = [device_of.get(queue, 0) == self._device.device for queue in commands.queues.values]
-        rows = np.flatnonzero(np.array(is_own, bool)[commands.queues.codes] & (commands.start_ns != NO))
+        commands, is_own = self._commands, self._profile.devices_of_commands == self._device.device
+        rows = np.flatnonzero(is_own & (commands.start_ns != NO))
         starts = commands.start_ns[slice(None) if len(rows) == len(commands) else rows]
         if (starts[1:] < starts[:-1]).any():
             order = np.argsort(starts, kind="stable")

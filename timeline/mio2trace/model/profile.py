@@ -17,7 +17,7 @@ from mio2trace.model.log import Direction
 from mio2trace.patterns import late
 
 if TYPE_CHECKING:
-    from mio2trace.model.tables import Activities, Calls
+    from mio2trace.model.tables import Activities, Calls, Numbers
 
 
 Size3 = tuple[int, int, int]
@@ -461,6 +461,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def process(self) -> Process:
         return self.processes[0] if self.processes else Process(index=0)
+
+    @property
+    def devices_of_commands(self) -> Numbers:
+        """The device of each command, 0 for a queue that is not listed."""
+        return self.commands.of_queue({queue.index: queue.device for queue in self.queues}, 0)
 
     def clock_of(self, device: int) -> int:
         """Return the clock of a device as a place in ``clocks``; a device that is not listed has a clock of its own."""

@@ -163,7 +163,7 @@ def device_clocks(profile: Profile, notes: Notes) -> dict[int, DeviceClock]:
     if not possible.all():  # garbage counters, or the wall clock was set back during the call
         count = int((~possible).sum())
         notes.add("kernel longer on the device than its call on the host: not used for the clocks", "", count)
-    devices = commands.of_queue({queue.index: queue.device for queue in profile.queues}, 0)[rows]
+    devices = profile.devices_of_commands[rows]
     for device, own in by_key(np.flatnonzero(possible), devices[possible]):
         if device in clocks:
             continue
@@ -440,7 +440,7 @@ def within_reach(profile: Profile, notes: Notes) -> Profile:
     """Remove times further than `FAR_NS` from the median of their clock, with notes; ranges there are dropped."""
     commands, ranges = profile.commands, profile.ranges
     tables = commands.calls, profile.lone_calls
-    devices = commands.of_queue({queue.index: queue.device for queue in profile.queues}, 0)
+    devices = profile.devices_of_commands
     near_of: dict[int, _Near] = {}
     called = [profile.lone_calls.start_ns, commands.host_start_ns]
     returned = [profile.lone_calls.end_ns, commands.host_end_ns]
@@ -687,11 +687,10 @@ def sharpened(profile: Profile, notes: Notes) -> tuple[Profile, int, int]:
     notes.add(f"host times are whole multiples of {step / 1e6:g} ms: refined by the clock of the device")
     if not clocks:
         return profile, step, step
-    device_of = {queue.index: queue.device for queue in profile.queues}
     activities: list[Activity] = []
     last = 0
-    for activity in profile.activities:
-        call, clock = activity.call, clocks.get(device_of.get(activity.queue, 0))
+    for activity, device in zip(profile.activities, profile.devices_of_commands.tolist(), strict=True):
+        call, clock = activity.call, clocks.get(device)
         queued, end, begun, ended = activity.queued_ns, activity.end_ns, activity.host_start_ns, activity.host_end_ns
         if call is None or clock is None or begun is None or ended is None or queued is None or end is None:
             activities.append(activity)
