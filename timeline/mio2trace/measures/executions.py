@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,8 +81,7 @@ class Executions:
         self._host_ns, self._host_by = _on_host(alignment, self._group_of_run, self._count, rows, group_of_row)
         del rows, group_of_row
         order = _order(alignment)
-        groups = _Groups(keys, key_of_run[first], pass_of[first])
-        place, of_pass, group = groups.in_order(alignment, passes.values, order)
+        place, of_pass, group = _in_order(alignment, passes.values, order, keys, key_of_run[first], pass_of[first])
         begun, self.layer = distinct(place)
         self.layers = [order[number] for number in place[begun].tolist()]
         by_layer = in_order_of(self.layer)
@@ -158,46 +157,44 @@ class Executions:
         return summed(self._group_of_run[runs], of_runs, self._count + 1)[self._group]
 
 
-class _Groups(NamedTuple):
-    """Executions with kernels: of each group the place of its layer in ``layers``, and its pass."""
-
-    layers: Sequence[LayerKey]
-    layer_of: Numbers
-    pass_of: Numbers
-
-    def in_order(
-        self, alignment: Alignment, passes: Sequence[Pass], order: Sequence[LayerKey]
-    ) -> tuple[Numbers, Numbers, Numbers]:
-        """Return of each execution the place of its layer in ``order``, its pass and its group (`NONE`: it ran without
-        kernels)."""
-        links = alignment.links
-        # passes that hold activities of no layer
-        outside = present(np.asarray(links.pass_of)[np.asarray(links.run_of) == NONE]).tolist()
-        loose = {None if number == NONE else links.passes[number] for number in outside}
-        number_of = {key: number for number, key in enumerate(self.layers)}
-        numbers_in_order = np.array([number_of.get(key, NONE) for key in order], np.int64)
-        directions = Pool.of(key[2] for key in order)
-        groups_of = dict(by_code(np.arange(len(self.pass_of)), self.pass_of))
-        first = firsts(self.pass_of, len(passes)).tolist()
-        by_first = sorted(groups_of, key=first.__getitem__)
-        in_order = sorted(by_first, key=lambda place: passes[place].iteration or 0)
-        directed = {(one.iteration, one.direction) for one in map(passes.__getitem__, in_order) if one.direction}
-        parts = [(_NOWHERE,) * 3]
-        for place in in_order:
-            pass_, groups = passes[place], groups_of[place]
-            group_of = np.full(len(self.layers) + 1, NONE)
-            group_of[self.layer_of[groups]] = groups
-            group_of = group_of[numbers_in_order]
-            chosen = np.flatnonzero(group_of != NONE)
-            if len(chosen) < len(order) and pass_ not in loose:
-                may_be_there = [
-                    pass_.direction == word or not (pass_.direction or (pass_.iteration, word) in directed)
-                    for word in directions.values
-                ]
-                chosen = np.flatnonzero((group_of != NONE) | np.array(may_be_there)[directions.codes])
-            parts.append((chosen, np.full(len(chosen), place), group_of[chosen]))
-        numbers_of, of_pass, groups = map(np.concatenate, zip(*parts, strict=True))
-        return numbers_of, of_pass, groups
+def _in_order(
+    alignment: Alignment,
+    passes: Sequence[Pass],
+    order: Sequence[LayerKey],
+    layers: Sequence[LayerKey],
+    layer_of: Numbers,
+    pass_of: Numbers,
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Return of each execution the place of its layer in ``order``, its pass and its group (`NONE`: it ran without
+    kernels). ``layer_of``, ``pass_of``: of each group with kernels its layer (a place in ``layers``) and its pass."""
+    links = alignment.links
+    # passes that hold activities of no layer
+    outside = present(np.asarray(links.pass_of)[np.asarray(links.run_of) == NONE]).tolist()
+    loose = {None if number == NONE else links.passes[number] for number in outside}
+    number_of = {key: number for number, key in enumerate(layers)}
+    numbers_in_order = np.array([number_of.get(key, NONE) for key in order], np.int64)
+    directions = Pool.of(key[2] for key in order)
+    groups_of = dict(by_code(np.arange(len(pass_of)), pass_of))
+    first = firsts(pass_of, len(passes)).tolist()
+    by_first = sorted(groups_of, key=first.__getitem__)
+    in_order = sorted(by_first, key=lambda place: passes[place].iteration or 0)
+    directed = {(one.iteration, one.direction) for one in map(passes.__getitem__, in_order) if one.direction}
+    parts = [(_NOWHERE,) * 3]
+    for place in in_order:
+        pass_, groups = passes[place], groups_of[place]
+        group_of = np.full(len(layers) + 1, NONE)
+        group_of[layer_of[groups]] = groups
+        group_of = group_of[numbers_in_order]
+        chosen = np.flatnonzero(group_of != NONE)
+        if len(chosen) < len(order) and pass_ not in loose:
+            may_be_there = [
+                pass_.direction == word or not (pass_.direction or (pass_.iteration, word) in directed)
+                for word in directions.values
+            ]
+            chosen = np.flatnonzero((group_of != NONE) | np.array(may_be_there)[directions.codes])
+        parts.append((chosen, np.full(len(chosen), place), group_of[chosen]))
+    numbers_of, of_pass, groups = map(np.concatenate, zip(*parts, strict=True))
+    return numbers_of, of_pass, groups
 
 
 def _words(code: NDArray[np.uint8], group_of: Numbers, count: int) -> Pool[Mapping[str, int]]:
