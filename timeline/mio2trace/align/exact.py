@@ -20,7 +20,7 @@ from mio2trace.align.layers.by_sequence import Sequenced, layers_by_sequence
 from mio2trace.align.layers.net import Net, NetLayerSpec
 from mio2trace.align.layers.repetitions import matches
 from mio2trace.align.links import DOUBTED, NONE, WORDS, LayerRun, Links, neighbours
-from mio2trace.align.ranges import LEAST_LAUNCHES, MarkedStep, OpenRanges, before_recording, is_step
+from mio2trace.align.ranges import LEAST_LAUNCHES, MarkedStep, OpenRanges, before_recording, is_step, places_among
 from mio2trace.evidence import BOUNDARY_STAMPS, CORRELATION, RANGE, SEQUENCE, Evidence
 from mio2trace.kernels.names import KernelName, kernel_name
 from mio2trace.model.log import Direction
@@ -276,8 +276,7 @@ def number_steps_as_the_log(attribution: Attribution) -> None:
         return
     called = attribution.profile.commands.host_start_ns
     run_of, pass_of = np.asarray(links.run_of), np.asarray(links.pass_of)
-    place = np.searchsorted([step.start_ns for step in steps], called, "right") - 1
-    is_inside = (called != NO) & (place >= 0) & (called < np.array([step.end_ns for step in steps])[place])
+    place, is_inside = places_among(steps, called)
     numbers = np.array([step.number for step in steps])[place]
     iterations = np.array([*(NONE if one.iteration is None else one.iteration for one in links.passes), NONE])[pass_of]
     is_by_log = is_inside & (run_of != NONE) & (iterations != NONE) & (links.layer_by.column != WORDS.index(RANGE))
@@ -496,9 +495,8 @@ class _Layers:
         steps, times = self._attribution.steps, [self._ranges[place].start_ns for place in in_order]
         numbers: list[int | None] = [None] * len(times)
         if steps:
-            at = (np.searchsorted([step.start_ns for step in steps], times, "right") - 1).tolist()
-            of_time = zip(times, [steps[one] for one in at], at, strict=True)
-            numbers = [step.number if one >= 0 and time < step.end_ns else None for time, step, one in of_time]
+            of_time = zip(*(column.tolist() for column in places_among(steps, times)), strict=True)
+            numbers = [steps[place].number if is_inside else None for place, is_inside in of_time]
         elif begins:
             numbers = [number or _SET_UP for number in np.searchsorted(begins, times, "right").tolist()]
         return dict(zip(in_order, numbers, strict=True))

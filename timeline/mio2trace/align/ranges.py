@@ -400,15 +400,18 @@ def place_marked_steps(attribution: Attribution) -> None:
     if not steps:
         return
     rows = np.flatnonzero(commands.host_start_ns != NO)
-    launched = commands.host_start_ns[rows]
-    place = np.searchsorted([step.start_ns for step in steps], launched, "right") - 1
-    is_behind = (place >= 0) & (launched >= np.array([step.end_ns for step in steps])[place])
-    for member, positions in by_code(rows, 2 * place + is_behind):
-        step = steps[member // 2] if member >= 0 and not member % 2 else None
-        if step is not None:
-            links.give_pass(positions, links.pass_id("iteration", step.number))
+    place, is_inside = places_among(steps, commands.host_start_ns[rows])
+    for member, positions in by_code(rows, 2 * place + ((place != NONE) & ~is_inside)):
+        if member >= 0 and not member % 2:
+            links.give_pass(positions, links.pass_id("iteration", steps[member // 2].number))
         else:
             links.give_pass(positions, links.pass_id("setup" if member < 0 else "between"))
+
+
+def places_among(steps: Sequence[MarkedStep], host_ns: Sequence[int] | Numbers) -> tuple[Numbers, NDArray[np.bool_]]:
+    """Return for each host time the last step that began before (`NONE`: none), and whether the time is in it."""
+    place = np.searchsorted([step.start_ns for step in steps], host_ns, "right") - 1
+    return place, (place != NONE) & (host_ns < np.array([step.end_ns for step in steps])[place])
 
 
 def step_at(steps: Sequence[MarkedStep], host_ns: int) -> MarkedStep | None:

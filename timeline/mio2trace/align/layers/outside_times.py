@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import groupby, pairwise
+from itertools import pairwise
 from math import exp, log
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from mio2trace import evidence as by
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.layers.net import contradicts, tells_type, types_of
-from mio2trace.align.links import DOUBTED, NONE
+from mio2trace.align.links import DOUBTED, NONE, neighbours
 from mio2trace.align.rates import HARDLY_ANY, MISSTATED, NATS_NEVER, ONE_THREAD, WHOLE
 from mio2trace.model.tables import NO, by_key, present
 from mio2trace.ops.operation import Operation
@@ -24,19 +24,16 @@ OF_ITS_OWN = frozenset((*STATED, by.TIMER_MARKS, ""))
 
 def doubt_between_layers(attribution: Attribution) -> None:
     """Doubt layers by stamps or times of activities without host times."""
-    if attribution.times is None:
+    if attribution.times is None or not attribution.times.unknown:
         return
-    links, run_of = attribution.links, attribution.links.run_of
-    unknown = sorted(attribution.times.unknown)
-    # Each row of positions without a gap has known neighbours at its ends, or none.
-    for _, row in groupby(enumerate(unknown), key=lambda item: item[1] - item[0]):
-        positions = [position for _, position in row]
-        before, after = positions[0] - 1, positions[-1] + 1
-        around = {run_of[before], run_of[after]} if before >= 0 and after < len(run_of) else set[int]()
-        for position in positions:
-            timed = links.layer_by[position] in (by.BOUNDARY_STAMPS, by.DURATIONS)
-            if timed and around != {run_of[position]}:
-                links.doubt_layer([position])
+    links, run_of = attribution.links, np.append(attribution.links.run_of, NONE)
+    is_unknown = np.zeros(len(run_of) - 1, bool)
+    is_unknown[list(attribution.times.unknown)] = True
+    before, after = neighbours(~is_unknown)
+    is_between = (before != NONE) & (after < len(is_unknown)) & (run_of[before] == run_of[after])
+    is_alone = is_unknown & ~(is_between & (run_of[before] == run_of[:-1]))
+    is_timed = links.layer_by.pool.where(lambda word: word in (by.BOUNDARY_STAMPS, by.DURATIONS))
+    links.doubt_layer(np.flatnonzero(is_alone & is_timed).tolist())
 
 
 def doubt_by_clock(attribution: Attribution) -> None:
