@@ -20,6 +20,7 @@ from mio2trace.cli import cli
 from mio2trace.kernels import find_gemms
 from mio2trace.kernels.blas import find_parts
 from mio2trace.model.profile import Activity, Profile
+from mio2trace.model.tables import Numbers
 from mio2trace.reports import Unit
 from mio2trace.reports.kernels import gemm_table
 from tests.records import changed
@@ -175,13 +176,13 @@ def test_a_million_kernels_take_no_time() -> None:
 def compared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many elements each comparison was of."""
     counts: list[int] = []
-    are_same = repeating._Compared._are_same
+    alike = repeating._Compared._alike
 
-    def counted(looked_at: repeating._Compared, place: int, other: int, count: int) -> bool:
-        counts.append(count)
-        return are_same(looked_at, place, other, count)
+    def counted(looked_at: repeating._Compared, one: Numbers, other: Numbers) -> int:
+        counts.append(len(one))
+        return alike(looked_at, one, other)
 
-    monkeypatch.setattr(repeating._Compared, "_are_same", counted)
+    monkeypatch.setattr(repeating._Compared, "_alike", counted)
     return counts
 
 

@@ -9,9 +9,8 @@ direction. Between two iterations it is in neither.
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain, pairwise
 from operator import attrgetter
@@ -234,7 +233,7 @@ CANDIDATES_EACH, COMPARED_EACH = 32, 1000
 few others would need millions."""
 _FREE_CANDIDATES, _FREE_COMPARED = 1 << 15, 1 << 20
 """Additional budget, so that short sequences are searched completely."""
-_FIRST_COMPARED = 8
+_FIRST_COMPARED = 32
 
 
 class Repetition(msgspec.Struct, frozen=True, kw_only=True):
@@ -282,61 +281,44 @@ def find_repetition(sequence: Sequence[Hashable]) -> Repetition | None:
 
 
 class _Compared:
+    """A sequence whose parts are compared with each other. ``candidates``, ``elements``: how many more may be tried."""
+
     def __init__(self, items: Sequence[int]) -> None:
         self.count = len(items)
         self.candidates = CANDIDATES_EACH * self.count + _FREE_CANDIDATES
         self.elements = COMPARED_EACH * self.count + _FREE_COMPARED
-        held = array("q", items)
-        self._items, self._data, self._each = items, held.tobytes(), held.itemsize
+        self._items, self._column = items, np.array(items, np.int64)
 
     def may_be(self, place: int, other: int, least: int) -> bool:
         """Return whether ``least`` equal elements around both places are possible: half of them are on one side."""
-        half = (least - 1) // 2
-        items = self._items
+        half, items = (least - 1) // 2, self._items
         return (
             other + half < self.count
             and items[place + half] == items[other + half]
-            and self._are_all_same(place, other, half)
+            and self.after(place, other, half) == half
         ) or (
             place >= half
             and items[place - half] == items[other - half]
-            and self._are_all_same(place - half, other - half, half)
+            and self.after(place - half, other - half, half) == half
         )
 
-    def after(self, place: int, other: int) -> int:
-        return self._alike(self.count - other, lambda alike, step: self._are_same(place + alike, other + alike, step))
+    def after(self, place: int, other: int, most: int) -> int:
+        """Return how many elements from both places on are equal, up to ``most``."""
+        return self._alike(self._column[place : place + most], self._column[other : other + most])
 
     def before(self, place: int, other: int) -> int:
-        return self._alike(place, lambda alike, step: self._are_same(place - alike - step, other - alike - step, step))
+        """Return how many elements before both places are equal."""
+        return self._alike(self._column[:place][::-1], self._column[other - place : other][::-1])
 
-    @staticmethod
-    def _alike(limit: int, goes_on: Callable[[int, int], bool]) -> int:
-        """Return how many of ``limit`` elements are equal: double the step, then halve it."""
-        alike, step = 0, _FIRST_COMPARED
-        while alike < limit:
-            step = min(step, limit - alike)
-            if goes_on(alike, step):
-                alike += step
-                step *= 2
-            else:
-                limit = alike + step - (step == 1)
-                step = max(1, step // 2)
-        return alike
-
-    def _are_all_same(self, place: int, other: int, count: int) -> bool:
+    def _alike(self, one: Numbers, other: Numbers) -> int:
         at, step = 0, _FIRST_COMPARED
-        while at < count:
-            step = min(step, count - at)
-            if not self._are_same(place + at, other + at, step):
-                return False
-            at += step
-            step *= 2
-        return True
-
-    def _are_same(self, place: int, other: int, count: int) -> bool:
-        self.elements -= count
-        each, data = self._each, self._data
-        return data[place * each : (place + count) * each] == data[other * each : (other + count) * each]
+        while at < len(one):
+            is_same = one[at : at + step] == other[at : at + step]
+            self.elements -= len(is_same)
+            if not is_same[different := int(is_same.argmin())]:
+                return at + different
+            at, step = at + step, 2 * step
+        return len(one)
 
 
 def _longest_stretch(
@@ -355,7 +337,7 @@ def _longest_stretch(
         longest = 0 if best is None else best[1] - best[0]
         if not items.may_be(anchor, place, max(period, longest - period + 1)):
             continue
-        last = anchor + items.after(anchor, place)
+        last = anchor + items.after(anchor, place, items.count - place)
         first = anchor - items.before(anchor, place)
         if last - first >= period and last + period - first > longest:
             best = first, last + period, period
