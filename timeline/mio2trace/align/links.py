@@ -108,7 +108,6 @@ class LayerRuns(Sequence[LayerRun]):
         return self._columns[name]
 
     def pass_of(self, number: int) -> int:
-        """The pass of one run."""
         settled = len(self._columns["pass_"])
         return int(self._columns["pass_"][number]) if number < settled else self._added[number - settled].pass_
 

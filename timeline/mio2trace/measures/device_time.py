@@ -75,7 +75,6 @@ class Busy(msgspec.Struct, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=1 << 12)
 def class_of_kernel(name: str) -> Class:
-    """Return the class of a kernel by its name."""
     if name.startswith(_RUNTIME_COPIES):
         return "copy"
     meaning = kernel_name(name)
@@ -525,7 +524,6 @@ def _sums(numbers: Numbers, values: Numbers, is_known: NDArray[np.bool_], count:
 
 MOST_DEVICES = 64
 """If there are more devices, each has windows only for the steps in which it ran something."""
-__all__ = ["Busy", "DeviceTime", "Window", "device_times", "has_common_clock"]
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):

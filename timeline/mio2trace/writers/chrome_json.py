@@ -279,7 +279,7 @@ class _Events:
         own_args = _own_args(slices)
         if len(slices) == len(events):
             return list(map(self._slice, slices, own_args))
-        own, values = iter(own_args), iter(_values([event for event in events if type(event) is CounterValue]))
+        own, values = iter(own_args), iter(_values([event.value for event in events if type(event) is CounterValue]))
         return [
             self._slice(event, next(own))
             if type(event) is Slice
@@ -354,8 +354,7 @@ class _Events:
 
     def counter_values(self, row: CounterValues) -> str:
         head = self._counter_head(row.process, row.name, row.unit)
-        values = orjson.dumps(row.values).decode()[1:-1].split(",")
-        places = zip(values, row.times, strict=True)
+        places = zip(_values(row.values), row.times, strict=True)
         return "".join([f'{head}{value}}},"ts":{at // 1000}{_DECIMALS[at % 1000]}}}' for value, at in places])
 
     def _counter_head(self, process: int, name: str, unit: str) -> str:
@@ -444,12 +443,12 @@ def _members(text: str, count: int) -> list[str]:
     return []
 
 
-def _values(counters: Sequence[CounterValue]) -> list[str]:
-    """Return the value of each counter, printed together."""
+def _values(of_counters: Sequence[float]) -> list[str]:
+    """Return values of counters, printed together."""
     try:
-        return orjson.dumps([event.value for event in counters]).decode()[1:-1].split(",")
+        return orjson.dumps(of_counters).decode()[1:-1].split(",")
     except orjson.JSONEncodeError:  # an integer of more than 64 bits
-        return [_json(event.value) for event in counters]
+        return [*map(_json, of_counters)]
 
 
 def _json(value: Any) -> str:

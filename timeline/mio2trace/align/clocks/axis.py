@@ -621,7 +621,6 @@ def axis_of_lines(source: int, lines: Sequence[int], evidence: Evidence | None) 
 
 
 def axis_of_times(clock: LogClock, times: HostTimes) -> Timeline:
-    """Use host time as axis."""
     return Timeline(
         by_line=False,
         evidence=BOUNDARY_STAMPS,
