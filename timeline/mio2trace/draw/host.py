@@ -762,9 +762,7 @@ class HostSide:
         if calls_drawn and (profile.calls_wait and not profile.ranges and len(profile.threads) < 2):
             self._api = ApiCalls(profile, base, self._process, self._track(_API), shown)
         elif calls_drawn or (related and profile.ranges):
-            self._api = Threads(
-                profile, base, self._process, self._thread_track, shown, with_calls=calls_drawn
-            )
+            self._api = Threads(profile, base, self._process, self._thread_track, shown, with_calls=calls_drawn)
         self._middle = self._somewhere()
         self._far = 0
         links = alignment.links
