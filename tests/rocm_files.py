@@ -1,4 +1,4 @@
-"""Files of ROCm's profilers for tests: read as the program reads them, unpacked for a second reading by other means."""
+"""Files for tests: read as the program reads them; those of ROCm's profilers unpacked for a second reading, too."""
 
 from __future__ import annotations
 
@@ -23,18 +23,20 @@ def samples() -> Path:
     return shared_folder() / "samples"
 
 
+def records_of(path: Path, reader: Reader | None = None, notes: Notes | None = None, **options: Any) -> list[Any]:
+    """What is in a file that ``reader`` alone recognises."""
+    notes = Notes() if notes is None else notes
+    with contextlib.closing(Source(str(path), 0, notes)) as source:
+        found = detect(source)
+        assert reader is None or found.NAME == reader.NAME
+        return [*found.read(source, ReadOptions(**options), notes)]
+
+
 def read(
     path: Path, reader: Reader | None = None, notes: Notes | None = None, *, every_call: bool = False
 ) -> list[Profile]:
     """The profiles of a file that ``reader`` alone recognises."""
-    notes = Notes() if notes is None else notes
-    source = Source(str(path), 0, notes)
-    try:
-        found = detect(source)
-        assert reader is None or found.NAME == reader.NAME
-        records = found.read(source, ReadOptions(host_calls=every_call), notes)
-    finally:
-        source.close()
+    records = records_of(path, reader, notes, host_calls=every_call)
     profiles = [record for record in records if isinstance(record, Profile)]
     assert len(profiles) == len(records)
     return profiles

@@ -9,18 +9,17 @@ from typing import Any
 
 import msgspec
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 import mio2trace
 from mio2trace.align.processes import ProcessClock, anchored
 from mio2trace.analysis import Run
-from mio2trace.cli import cli
 from mio2trace.model.profile import Anchors, Clock, Profile, Reading, UnixTime, anchors_of
 from mio2trace.notes import Notes
 from mio2trace.recording.session import pack
 from mio2trace.runs import same_job
+from tests.commands import invoked
 from tests.conftest import shared_folder
 from tests.test_processes import SECOND, all_reduces, profile, related, second
 
@@ -234,11 +233,11 @@ def test_stamps_of_a_recorded_run_tell_its_layers(twin: str, log: str, kernels: 
     plain = mio2trace.analyse([base / log, tmp_path / "run.db"]).run
     assert plain.alignments[0].log_clock is None
     assert layers(plain, told)[2] > 0
-    report = CliRunner().invoke(cli, ["report", str(archive), "--format", "markdown"]).stdout
+    report = invoked("report", archive, "--format", "markdown").stdout
     hours = told["clock"]["log_utc_offset_hours"]
     assert f"Clock of the log: UTC{hours:+d} h, as read beside the run, to 0.9 us" in report
     bundle = str(tmp_path / "bug.zip")
-    assert CliRunner().invoke(cli, ["bundle", str(archive), "-o", bundle, "-q"]).exit_code == 0
+    assert invoked("bundle", archive, "-o", bundle, "-q").exit_code == 0
     assert layers(mio2trace.analyse(bundle).run, told) == (kernels, 0, 0)
 
 

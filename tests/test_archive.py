@@ -19,15 +19,14 @@ from pathlib import Path
 
 import orjson
 import pytest
-from click.testing import CliRunner
 
 import mio2trace
 from mio2trace import source
-from mio2trace.cli import cli
 from mio2trace.commands import doctor
 from mio2trace.notes import InputError, Notes
 from mio2trace.trace import Group, Process, Trace
 from mio2trace.writers import archive, native
+from tests.commands import invoked, json_of, printed
 from tests.conftest import ROOT, Engine
 from tests.recorders import rocprofv3
 from tests.small_runs import as_json, benchmark
@@ -77,7 +76,7 @@ def test_every_command_takes_an_archive_for_its_members(
     said = []
     for files, side in (([str(run_zip)], str(run_zip)), (plain, str(Path(plain[0]).parent))):
         given = [side, side] if command[0] == "compare" else files
-        done = CliRunner().invoke(cli, [command[0], *given, *command[1:]])
+        done = invoked(command[0], *given, *command[1:])
         said.append((done.exit_code, done.stdout.replace(given[0], "").replace("run.zip", "plain")))
     assert said[0] == said[1]
 
@@ -211,7 +210,7 @@ def test_a_directory_without_end_is_not_read(tmp_path: Path) -> None:
 def test_a_damaged_archive_is_one_line(cut: int, run_zip: Path) -> None:
     run_zip.write_bytes(run_zip.read_bytes()[:cut])
     assert refusal(run_zip).startswith("run.zip: ")
-    done = CliRunner().invoke(cli, ["report", str(run_zip)])
+    done = invoked("report", run_zip)
     assert done.exit_code == 1
     assert done.stderr.count("\n") == 1
 
@@ -225,7 +224,7 @@ def test_an_archive_with_a_flipped_byte_is_read_or_refused(run_zip: Path) -> Non
 
 
 def test_an_archive_from_a_pipe_is_refused_with_what_to_give(run_zip: Path) -> None:
-    done = CliRunner().invoke(cli, ["report", "-"], input=run_zip.read_bytes())
+    done = invoked("report", "-", stdin=run_zip.read_bytes())
     assert done.exit_code == 1
     assert "expected the archive itself, by its path" in done.stderr
 
@@ -233,7 +232,7 @@ def test_an_archive_from_a_pipe_is_refused_with_what_to_give(run_zip: Path) -> N
 def test_an_archive_of_tensorflows_profile_is_for_tfprof(shared: Path, tmp_path: Path) -> None:
     profile = shared / "samples/tfprof/gpu_streams_resnet_v2/profile.tfprof"
     path = packed(tmp_path / "tf.zip", {profile.name: profile.read_bytes(), "run.log": LOG.encode()})
-    done = [CliRunner().invoke(cli, ["tfprof", str(file), "--format", "json"]) for file in (path, profile)]
+    done = [invoked("tfprof", file, "--format", "json") for file in (path, profile)]
     assert done[0].exit_code == done[1].exit_code == 0
     assert json.loads(done[0].stdout) == json.loads(done[1].stdout)
 
@@ -244,7 +243,7 @@ def test_an_archive_that_names_no_input_is_one_line(command: str, tmp_path: Path
     manifest = {"schema": source.ARCHIVE_SCHEMA, "inputs": []}
     path = packed(tmp_path / "run.zip", {"manifest.json": orjson.dumps(manifest), "run.log": b""})
     output = {"convert": ["-o", str(tmp_path / "out.json")], "bundle": ["-o", str(tmp_path / "out.zip")]}
-    done = CliRunner().invoke(cli, [command, str(path), *output.get(command, [])])
+    done = invoked(command, path, *output.get(command, []))
     assert done.exit_code == 1
     assert ": holds no input; expected " in done.output
     assert len(done.output.splitlines()) == 1
@@ -440,7 +439,7 @@ function try; complete -C "$argv" | cut -f 1 | string join " "; end
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_shell_completes_a_command_an_option_and_a_column(shell: str, tmp_path: Path) -> None:
     """With what the command prints, in a real shell where it is installed."""
-    assert "_MIO2TRACE_COMPLETE" in CliRunner().invoke(cli, ["completion", shell]).stdout
+    assert "_MIO2TRACE_COMPLETE" in invoked("completion", shell).stdout
     path = shutil.which(shell)
     if path is None:
         pytest.skip(f"no {shell}")
@@ -457,7 +456,7 @@ def test_a_shell_completes_a_command_an_option_and_a_column(shell: str, tmp_path
 
 
 def test_an_unknown_shell_is_refused_with_those_there_are() -> None:
-    done = CliRunner().invoke(cli, ["completion", "csh"])
+    done = invoked("completion", "csh")
     assert done.exit_code == 2
     assert "'bash', 'zsh', 'fish'" in done.stderr
 
@@ -468,9 +467,7 @@ def rows(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dict[s
             monkeypatch.delenv(name)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    done = CliRunner().invoke(cli, ["doctor", "--format", "json"])
-    assert done.exit_code == 0, done.stderr
-    return {row["part"]: row for row in json.loads(done.stdout)}
+    return {row["part"]: row for row in json_of("doctor")}
 
 
 def test_doctor_tells_what_is_there_and_what_is_missing_for_what(
@@ -521,8 +518,7 @@ def both(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> tuple[Path, 
     files = [str(shared / "samples" / "rocm-twins" / name) for name in TWIN]
     made = (folder / "job.tar", folder / "job.pftrace.gz")
     for path in made:
-        done = CliRunner().invoke(cli, ["merge", *files, "-o", str(path), "--check"])
-        assert done.exit_code == 0, done.output
+        printed("merge", *files, "-o", path, "--check")
     return made
 
 

@@ -20,17 +20,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 import mio2trace
 from mio2trace.batch import confined, work
 from mio2trace.batch.confined import Confined, Ended, Limits
 from mio2trace.batch.finding import FoundRun, find_runs
 from mio2trace.batch.work import Batch, BatchOptions, Entry, Journal, read_journals, run_batch
-from mio2trace.cli import cli
 from mio2trace.dataset import FOLDERS, write_run
 from mio2trace.notes import InputError, Notes
 from tests.batch_work import content, made_up, poison, worker_pids
+from tests.commands import invoked, json_of
 from tests.conftest import ROOT
 from tests.kineto_files import FIRST_US, kineto_file, rows
 from tests.test_orphans import family, within
@@ -60,7 +60,7 @@ def whole(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, lis
 def batch(*arguments: object) -> Result:
     *paths, output = [str(one) for one in arguments if not str(one).startswith("-")]
     options = [str(one) for one in arguments if str(one).startswith("-")]
-    return CliRunner().invoke(cli, ["batch", *paths, "-o", output, *options])
+    return invoked("batch", *paths, "-o", output, *options)
 
 
 def started(runs: Path, dataset: Path, *options: str, **more: Any) -> subprocess.Popen[str]:
@@ -167,15 +167,12 @@ def test_a_bad_run_is_a_line_and_with_strict_the_exit_code(warm: None, runs: Pat
     (state,) = (dict(zip(columns, row, strict=True)) for row in states)
     assert (state["run"], state["state"], state["error"]) == ("runs/bad", "failed", entry.error)
 
-    def call(*words: object) -> Result:
-        return CliRunner().invoke(cli, list(map(str, words)))
-
-    failures = json.loads(call("query", dataset, "failures", "--format", "json").stdout)
+    failures = json_of("query", dataset, "failures")
     assert [(row["run"], row["error"]) for row in failures] == [("runs/bad", entry.error)]
-    assert "1 run failed" in call("report", dataset, "--format", "html").stdout
-    kernels = call("kernels", dataset)
+    assert "1 run failed" in invoked("report", dataset, "--format", "html").stdout
+    kernels = invoked("kernels", dataset)
     assert (kernels.exit_code, "that failed" in kernels.stderr) == (0, True)
-    alone = call("kernels", dataset / "runs" / "runs%2Fbad.parquet")
+    alone = invoked("kernels", dataset / "runs" / "runs%2Fbad.parquet")
     assert (alone.exit_code, "a run that failed" in alone.stderr, alone.stderr.count("\n")) == (1, True, 1)
     again = batch(tmp_path / "runs", dataset, "--strict")
     assert (again.exit_code, "nothing to do; --retry does those that failed again" in again.stderr) == (1, True)
@@ -198,9 +195,7 @@ def test_what_holds_nothing_fails_as_it_does_alone(warm: None, tmp_path: Path) -
     (tmp_path / "runs").mkdir()
     profile = tmp_path / "runs" / "prof.json"
     profile.write_text('[{"call": "clFinish"')
-    lines = [
-        CliRunner().invoke(cli, [str(profile), "-o", str(tmp_path / name)]).stderr for name in ("a.json", "a.parquet")
-    ]
+    lines = [invoked(profile, "-o", tmp_path / name).stderr for name in ("a.json", "a.parquet")]
     assert lines[0] == lines[1] != ""
     batch(tmp_path / "runs", tmp_path / "ds")
     (entry,) = read_journals(tmp_path / "ds").values()

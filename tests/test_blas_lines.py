@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from mio2trace.cli import cli
 from mio2trace.model.profile import Inputs
 from mio2trace.ops.aten import operations_of
 from mio2trace.ops.families.gemm import LIBRARIES, GemmProblem
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.problem import CommandError
+from tests.commands import invoked
 from tests.conftest import shared_folder
 from tests.kineto_files import FIRST_US, aligned, kineto_file, launched, row
 
@@ -328,6 +327,6 @@ def test_alpha_and_beta_are_numbers(text: str, shown: str) -> None:
 def test_the_command_lists_them_by_time(library: str) -> None:
     """``mio2trace driver trace.json --gemm rocblas``: with calls and time, as MIOpenDriver's."""
     path = shared_folder() / "samples" / "rocm" / "kineto_mi300x_vit_infer.json.gz"
-    first = CliRunner().invoke(cli, ["driver", str(path), "--gemm", library, "-q"]).stdout.splitlines()[0]
+    first = invoked("driver", path, "--gemm", library, "-q").stdout.splitlines()[0]
     assert first.startswith(f"{library}-bench ")
     assert first.endswith("# 48 calls, 0.409 ms in a steady iteration")

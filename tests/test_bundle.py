@@ -17,14 +17,12 @@ from typing import Any
 
 import orjson
 import pytest
-from click.testing import CliRunner
 
 import mio2trace
 from benchmarks.bundles import analysed, links, sets
 from mio2trace.analysis import AnalysisOptions
 from mio2trace.answer.content import versions
 from mio2trace.bundles import log_lines, make, record_lines, reduced, reduced_options
-from mio2trace.cli import cli
 from mio2trace.model.miopen import Message, MiopenLog
 from mio2trace.model.profile import Activity, Clock, Device, Profile
 from mio2trace.notes import InputError, Notes
@@ -34,6 +32,7 @@ from mio2trace.readers.base import ReadOptions
 from mio2trace.source import Source
 from tests import rocm_made, rocpd_made
 from tests.canaries import BY_NAME, CANARIES, PROMPT, leaks
+from tests.commands import invoked, printed
 from tests.conftest import ROOT, shared_folder
 from tests.kineto_files import kineto_file, rows
 from tests.planted import FORMATS
@@ -96,11 +95,11 @@ def test_the_bundle_of_a_profile_of_tensorflow_is_an_input_of_its_command(
     """That of another profile is not."""
     file, bundle = str(shared / "samples" / "tfprof" / "gpu_streams_resnet_v2" / name), str(tmp_path / "bug.zip")
     make([file], bundle, OPTIONS)
-    tables = [CliRunner().invoke(cli, ["tfprof", path, "--format", "csv"]) for path in (bundle, file)]
+    tables = [invoked("tfprof", path, "--format", "csv") for path in (bundle, file)]
     assert tables[0].exit_code == 0, tables[0].stderr
     assert tables[0].stdout == tables[1].stdout
     make([str(ROOT / "traces" / "alexnet-b1-train" / "prof.json.gz")], bundle, OPTIONS)
-    refused = CliRunner().invoke(cli, ["tfprof", bundle])
+    refused = invoked("tfprof", bundle)
     assert refused.exit_code == 1
     assert "no profile of TensorFlow in it; expected a TFProf profile" in refused.stderr
 
@@ -175,7 +174,7 @@ def test_a_bundle_has_a_trace_a_report_and_commands_and_says_what_it_is(tmp_path
     example = ROOT / "traces" / "lenet-rocpd"
     out = tmp_path / "bug.zip"
     words = ["bundle", str(example / "run.log.gz"), str(example / "results.db.gz"), "-o", str(out)]
-    done = CliRunner().invoke(cli, words)
+    done = invoked(*words)
     assert done.exit_code == 0, done.stderr
     assert "wrote " in done.stderr
     names = [name for name, _ in members(out)]
@@ -196,17 +195,16 @@ def test_a_bundle_has_a_trace_a_report_and_commands_and_says_what_it_is(tmp_path
             assert name in done.stderr.partition("not stated: ")[2].partition(";")[0]
     assert held["files"][1]["format"].startswith("rocpd")
     for command in (["report"], ["ops"], ["layers"], ["compare", str(out)]):
-        answer = CliRunner().invoke(cli, [*command, str(out)])
-        assert answer.exit_code == 0, (command, answer.stderr)
+        printed(*command, out)
     again = tmp_path / "again.zip"
-    assert CliRunner().invoke(cli, ["bundle", str(out), "-o", str(again), "-q"]).exit_code == 0
+    assert invoked("bundle", out, "-o", again, "-q").exit_code == 0
     assert links(analysed([str(again)])) == links(analysed([str(out)]))
 
 
 def test_raw_keeps_the_files_and_warns(tmp_path: Path) -> None:
     (tmp_path / "run.log").write_text(LOG)
     out = tmp_path / "bug.zip"
-    done = CliRunner().invoke(cli, ["bundle", str(tmp_path / "run.log"), "-o", str(out), "--raw"])
+    done = invoked("bundle", tmp_path / "run.log", "-o", out, "--raw")
     assert "problem: raw/ holds the unchanged files" in done.stderr
     assert member(out, "raw/0-run.log") == LOG
     assert len(mio2trace.analyse(out).inputs) == 1
@@ -216,7 +214,7 @@ def test_check_lists_what_was_kept_for_a_person_to_read(tmp_path: Path) -> None:
     """A word of the program's own is there, numbers and names of MIOpen's are not."""
     (tmp_path / "run.log").write_text(LOG + "training Zaphod on 4711 pictures, miopenConvolutionForward\n")
     out = tmp_path / "bug.zip"
-    done = CliRunner().invoke(cli, ["bundle", str(tmp_path / "run.log"), "-o", str(out), "--check", "-q"])
+    done = invoked("bundle", tmp_path / "run.log", "-o", out, "--check", "-q")
     words = {line.split()[1] for line in done.stdout.splitlines()}
     assert {"Zaphod", "pictures"} <= words
     assert not {"4711", "miopenConvolutionForward", "(path)"} & words
@@ -391,11 +389,11 @@ def test_files_without_any_record_are_no_bundle_and_spoil_none(form: str, tmp_pa
             made, tables = rocm_made.rocpd, ["rocpd_kernel_dispatch", "rocpd_region", "rocpd_memory_copy"]
         empty.write_bytes(made(rocm_made.run(), "; ".join(f"DELETE FROM {table}" for table in tables)))
     out = tmp_path / "out.zip"
-    alone = CliRunner().invoke(cli, ["bundle", str(empty), "-o", str(out)])
+    alone = invoked("bundle", empty, "-o", out)
     said = f"mio2trace: {empty.name}: no record in it; expected kernels, calls or lines of a log\n"
     assert (alone.exit_code, alone.stderr, out.exists()) == (1, said, False)
     (tmp_path / "whole.db").write_bytes(rocm_made.rocpd(rocm_made.run()))
-    both = CliRunner().invoke(cli, ["bundle", str(empty), str(tmp_path / "whole.db"), "-o", str(out)])
+    both = invoked("bundle", empty, tmp_path / "whole.db", "-o", out)
     assert both.exit_code == 0, both.stderr
     assert f"problem: file without any record left out of the bundle ({empty.name})" in both.stderr
-    assert CliRunner().invoke(cli, ["kernels", str(out)]).exit_code == 0
+    assert invoked("kernels", out).exit_code == 0

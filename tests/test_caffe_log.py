@@ -9,11 +9,9 @@ import pytest
 
 from mio2trace.model.log import FrameworkLog, LocalTime
 from mio2trace.notes import Notes
-from mio2trace.readers import detect
-from mio2trace.readers.base import ReadOptions
 from mio2trace.readers.caffe import CaffeDecoder
-from mio2trace.source import Source
 from tests.conftest import shared_folder
+from tests.rocm_files import records_of
 from tests.small_runs import kinds
 
 STAMP = "I1120 10:46:48.020552  2155 caffe.cpp:465] "
@@ -187,9 +185,7 @@ def test_the_log_and_its_digest_by_ck_hold_the_same_layers(shared: Path, name: s
     """Names, indices, times and stamps; where CK's expression finds any."""
     found = []
     for suffix in ("run.log", "tmp-ck-timer.json"):
-        source = Source(str(shared / "samples" / "dvdt" / f"{name}.{suffix}"), 0, notes := Notes())
-        records = detect(source).read(source, ReadOptions(), notes)
-        source.close()
+        records = records_of(shared / "samples" / "dvdt" / f"{name}.{suffix}", None, notes := Notes())
         log = next(record for record in records if isinstance(record, FrameworkLog))
         found.append([(one.index, one.layer, one.direction, one.printed_ns, one.stamp) for one in log.layers])
         assert not notes.problems

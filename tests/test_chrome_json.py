@@ -13,17 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import mio2trace
-from mio2trace.cli import cli
 from mio2trace.commands.convert import SMALLER, convert
 from mio2trace.trace import NO_ARGS, CounterValue, CounterValues, Event, Flow, Process, Slice, Trace
 from mio2trace.writers import WRITERS, by_suffix, chrome_json, native, suffixes, write
 from mio2trace.writers.ending import _HEAD, MANY_SLICES, Packed, Written
+from tests.commands import invoked
 from tests.conftest import shared_folder
 from tests.drawn_sets import SETS, TRAIN, traced
 
@@ -334,7 +333,7 @@ def test_a_large_trace_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     words = [*map(str, TRAIN), "-o", str(tmp_path / "out.pftrace.gz")]
 
     def warned(*more: str) -> tuple[str, str]:
-        lines = CliRunner().invoke(cli, [*words, *more]).output.splitlines()
+        lines = invoked(*words, *more).output.splitlines()
         (warning,) = [line for line in lines if "slices" in line]
         return warning, lines[-1]
 

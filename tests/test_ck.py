@@ -14,11 +14,11 @@ from mio2trace.answer import of_logs
 from mio2trace.model.log import FrameworkLog, LocalTime
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
-from mio2trace.readers import READERS, detect
+from mio2trace.readers import READERS
 from mio2trace.readers import ck as ck
-from mio2trace.readers.base import ReadOptions, Records
-from mio2trace.source import Source
+from mio2trace.readers.base import Records
 from tests.conftest import shared_folder
+from tests.rocm_files import records_of
 from tests.small_runs import as_json, kinds, plain, read, small
 
 SEVERAL = "one of several repetitions taken, counted from 0 (--repetition chooses)"
@@ -36,14 +36,8 @@ LAYERS = [entry(), entry(direction="backward"), entry(1, label="01: ip1")]
 def read_json(folder: Path, value: Any, notes: Notes | None = None, repetition: int | None = None) -> Records:
     path = folder / "record"
     path.write_text(value if isinstance(value, str) else json.dumps(value))
-    notes = Notes() if notes is None else notes
-    source = Source(str(path), 0, notes)
-    try:
-        assert detect(source) is ck
-        assert [reader.sniff(source.head) for reader in READERS].count(True) == 1
-        return ck.read(source, ReadOptions(repetition=repetition), notes)
-    finally:
-        source.close()
+    assert [reader.sniff(path.read_bytes()) for reader in READERS].count(True) == 1
+    return records_of(path, ck, notes, repetition=repetition)
 
 
 def the_log(records: Records) -> FrameworkLog:

@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,19 +24,17 @@ from mio2trace.align import NONE, Links, align
 from mio2trace.align.clocks.axis import ZONES_NS, DeviceClock, device_clocks, local_ns, log_clock, stamps_bound
 from mio2trace.align.layers.layer_lines import Lines, Times, likeliest_rows
 from mio2trace.align.rates import LINE_NS
-from mio2trace.cli import cli
 from mio2trace.conversion import convert
 from mio2trace.measures.iterations import BEGINS, ENDS, Iterations
 from mio2trace.model.log import FrameworkLog, LocalTime
 from mio2trace.model.profile import Queue
 from mio2trace.notes import InputError, Notes
-from mio2trace.readers import detect
-from mio2trace.readers.base import ReadOptions
-from mio2trace.source import Source
 from mio2trace.summary import explain
 from mio2trace.trace import Slice
+from tests.commands import invoked
 from tests.conftest import shared_folder
 from tests.records import changed, opencl_profile
+from tests.rocm_files import records_of
 from tests.small_runs import benchmark
 from tests.synthetic_run import (
     HOUR,
@@ -337,12 +334,12 @@ def test_a_part_is_never_called_an_iteration(tmp_path: Path) -> None:
         ),
         ("comment.md", ("Kernels (in the recorded part of the iteration)",)),
     ):
-        assert not CliRunner().invoke(cli, ["report", *files, "-o", str(tmp_path / name)]).exit_code
+        assert not invoked("report", *files, "-o", tmp_path / name).exit_code
         text = (tmp_path / name).read_text()
         assert all(words in text for words in said)
         assert " an iteration" not in text.replace("of an iteration", "")
     for command in (["kernels", *files, "--by", "name"], ["compare", ",".join(files), ",".join(files)]):
-        assert f"iteration 1, the only one, is not whole: {ENDS}" in CliRunner().invoke(cli, command).output
+        assert f"iteration 1, the only one, is not whole: {ENDS}" in invoked(*command).output
 
 
 @pytest.mark.shared
@@ -565,15 +562,10 @@ def test_means_printed_together_never_bound_a_layer(rng: Random, layers: int, it
 
 
 def read_log(path: Path) -> list[FrameworkLog]:
-    notes = Notes()
-    source = Source(str(path), 0, notes)
     try:
-        records = detect(source).read(source, ReadOptions(), notes)
+        return [record for record in records_of(path) if isinstance(record, FrameworkLog)]
     except InputError:
         return []
-    finally:
-        source.close()
-    return [record for record in records if isinstance(record, FrameworkLog)]
 
 
 @pytest.mark.shared

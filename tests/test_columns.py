@@ -27,9 +27,7 @@ from mio2trace.measures.statistics import fixed
 from mio2trace.model import tables
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
-from mio2trace.readers.base import ReadOptions
 from mio2trace.readers.rocm import database, rocpd
-from mio2trace.source import Source
 from mio2trace.trace import (
     NO,
     NO_ARGS,
@@ -51,6 +49,7 @@ from tests import rocm_made, rocpd_made
 from tests.conftest import REQUIRED
 from tests.drawn_sets import traced
 from tests.native_packets import read_native
+from tests.rocm_files import records_of
 
 TRACKS = (101, 102)
 
@@ -276,14 +275,10 @@ def by_the_driver() -> Iterator[list[int]]:
 
 def outcome(path: Path) -> tuple[object, ...]:
     """All that is read, or the error."""
-    notes = Notes()
-    source = Source(str(path), 0, notes)
     try:
-        found = rocpd.read(source, ReadOptions(host_calls=True), notes)
+        found = records_of(path, rocpd, notes := Notes(), host_calls=True)
     except InputError as error:
         return (str(error),)
-    finally:
-        source.close()
     profiles = [one for one in found if isinstance(one, Profile)]
     return profiles, [(note.kind, note.count) for note in notes]
 

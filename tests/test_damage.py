@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from mio2trace import source as source_module
 from mio2trace.cli import cli
 from mio2trace.conversion import Conversion, convert
 from mio2trace.notes import InputError
 from mio2trace.trace import Slice
+from tests.commands import invoked
 from tests.conftest import missing
 from tests.small_runs import Program, as_json, as_text, benchmark, small
 
@@ -304,7 +304,7 @@ def test_symbolic_links_are_followed_and_kept() -> None:
     Path("out.json").symlink_to("store/real.json")
     Path("new.json").symlink_to("store/new.json")
     for target in ("out.json", "new.json"):
-        assert CliRunner().invoke(cli, ["in.json", "-o", target, "-q"]).exit_code == 0
+        assert invoked("in.json", "-o", target, "-q").exit_code == 0
         assert Path(target).is_symlink()
     assert Path("store/real.json").read_bytes() == Path("store/new.json").read_bytes()
     Path("nowhere").symlink_to("not/there")
@@ -366,7 +366,7 @@ def test_max_input_takes_sizes_as_people_write_them() -> None:
     assert "prof.json: more than 0 MB" in refused("prof.json", "-o", "o.json", "--max-input", "1K")
     assert "is no size such as" in refused("prof.json", "-o", "o.json", "--max-input", "much", code=2)
     for size in ("64G", "5MB", "1tb", "100000"):
-        assert CliRunner().invoke(cli, ["prof.json", "-o", "o.json", "--max-input", size, "-q"]).exit_code == 0
+        assert invoked("prof.json", "-o", "o.json", "--max-input", size, "-q").exit_code == 0
 
 
 def test_a_line_and_a_call_without_an_end_do_not_fill_the_memory(converted: Converted) -> None:

@@ -16,11 +16,9 @@ from typing import Any
 
 import duckdb
 import pytest
-from click.testing import CliRunner, Result
 
 import mio2trace
 from mio2trace import dataset
-from mio2trace.cli import cli
 from mio2trace.dataset import FOLDERS, TABLES, VERSION, file_name, tables_of, write_run
 from mio2trace.dataset.rows import Data, numbers, of_pool, texts
 from mio2trace.dataset.rows import of_rows as columns_of
@@ -30,6 +28,7 @@ from mio2trace.queries import opened
 from mio2trace.reports import Unit, cell_text, layers, ops, renamed
 from mio2trace.reports.kernels import enqueue_table, spoken
 from mio2trace.snapshot.database import connection, sql_text
+from tests.commands import invoked, json_of, printed
 from tests.conftest import ROOT, Golden
 from tests.small_runs import as_json, benchmark
 
@@ -80,12 +79,12 @@ def test_other_tables_are_those_that_are_printed(analysis: mio2trace.Analysis) -
     tables = tables_of(run)
     measures = run.measures[0]
     best = max(measures.alignment.logs, key=lambda log: len(log.layers), default=None)
-    for name, printed in {
+    for name, shown in {
         "operations": ops.cost_table(run.operations, measures, NS),
         "problems": ops.steady_table(run.operations, measures, ("problem",), NS),
         "layers": layers.execution_table([layers.Repetition(best, measures)], NS),
     }.items():
-        for told, row in zip(printed.rows, rows_of(tables[name]), strict=True):
+        for told, row in zip(shown.rows, rows_of(tables[name]), strict=True):
             cells = {
                 key: cell if isinstance(cell, (str, int, float)) else cell_text(cell)
                 for key, cell in told.items()
@@ -241,14 +240,6 @@ QUESTIONS = (
 )
 
 
-def invoked(*words: str) -> Result:
-    return CliRunner().invoke(cli, words)
-
-
-def call(command: str, files: list[str], *options: str) -> Result:
-    return invoked(command, *files, *options)
-
-
 ALEXNET = files_of("alexnet")
 
 
@@ -273,7 +264,7 @@ def assert_equal_answers(files: list[str], folder: Path, questions: Sequence[tup
     dataset = kept(files, folder / "run.parquet")
     answered = 0
     for command, *options in questions:
-        of_files, of_dataset = call(command, files, *options), call(command, [dataset], *options)
+        of_files, of_dataset = invoked(command, *files, *options), invoked(command, dataset, *options)
         assert of_dataset.stdout == of_files.stdout, (command, options)
         assert of_dataset.exit_code == of_files.exit_code, (command, options, of_dataset.output)
         answered += not of_files.exit_code
@@ -301,8 +292,8 @@ def test_so_it_is_of_all_repetitions_of_a_record(tmp_path: Path, shared: Path) -
     record = str(folder / "ckp-041dbee61c949c9a.0001.json")
     assert_equal_answers([record], tmp_path, QUESTIONS)
     for number in ("0", "2", "7"):
-        of_record = call("layers", [record], "--repetition", number)
-        of_dataset = call("layers", [str(tmp_path / "run.parquet")], "--repetition", number)
+        of_record = invoked("layers", record, "--repetition", number)
+        of_dataset = invoked("layers", str(tmp_path / "run.parquet"), "--repetition", number)
         assert (of_dataset.stdout, of_dataset.exit_code) == (of_record.stdout, of_record.exit_code)
 
 
@@ -310,7 +301,7 @@ def test_a_comparison_and_a_query_are_those_of_the_sources(alexnet: str, tmp_pat
     """Part by part: matches, times, verdicts, causes. This includes queries about the picture of a run."""
     other = files_of("squeezenet")
     sides = (",".join(ALEXNET), ",".join(other)), (alexnet, kept(other, tmp_path / "other.parquet"))
-    expected, told = (json.loads(invoked("compare", *pair, "--format", "json").stdout) for pair in sides)
+    expected, told = (json_of("compare", *pair) for pair in sides)
     for side in ("a", "b"):
         assert told[side].pop("name") != expected[side].pop("name")
     assert told == expected
@@ -359,7 +350,7 @@ def test_no_report_is_written_over_an_input(given: str, tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path)
     log = (ROOT / "traces" / TRACES["log alone"][0]).read_bytes()
     Path("run.html").write_bytes(log)
-    done = CliRunner().invoke(cli, [*given.split(), "run.html", "-o", "run.html"])
+    done = invoked(*given.split(), "run.html", "-o", "run.html")
     assert (done.exit_code, "run.html is also an input" in done.stderr) == (2, True)
     assert [path.name for path in tmp_path.iterdir()] == ["run.html"]
     assert Path("run.html").read_bytes() == log
@@ -383,7 +374,7 @@ def test_several_runs_are_a_dataset_of_several(tmp_path: Path) -> None:
     kept([*ALEXNET, *other], folder, "--several")
     written = [str(path) for path in (folder / "runs").iterdir()]
     assert len(written) == 2
-    assert call("kernels", other).stdout in [call("kernels", [path]).stdout for path in written]
+    assert invoked("kernels", *other).stdout in [invoked("kernels", path).stdout for path in written]
 
 
 def test_a_conversion_says_the_same_and_a_bundle_is_refused(alexnet: str, tmp_path: Path) -> None:
@@ -413,7 +404,7 @@ def test_of_a_job_whose_clocks_nothing_relates_the_advice_holds(tmp_path: Path, 
 
 def test_what_a_dataset_does_not_keep_is_said(alexnet: str, tmp_path: Path) -> None:
     """Calls that it was not written with, and reasons."""
-    kernel = json.loads(call("kernels", ALEXNET, "--format", "json").stdout)[0]["call_index"]
+    kernel = json_of("kernels", *ALEXNET)[0]["call_index"]
     for options in (["--host-calls", "all"], ["--explain", f"kernel {kernel}"]):
         said = [invoked(*given, "-o", str(tmp_path / "o.json"), *options) for given in (ALEXNET, [alexnet])]
         assert ["note: dataset: only" in result.stderr for result in said] == [False, True], said[1].output
@@ -425,13 +416,12 @@ def test_of_profiles_without_logs_none_stands_for_all(warm: None, tmp_path: Path
         (tmp_path / "runs" / name).mkdir(parents=True)
         shutil.copy(ROOT / "traces" / path, tmp_path / "runs" / name)
     folder = str(tmp_path / "ds")
-    assert CliRunner().invoke(cli, ["batch", str(tmp_path / "runs"), "-o", folder]).exit_code == 0
+    assert invoked("batch", tmp_path / "runs", "-o", folder).exit_code == 0
     for command in (["kernels"], ["layers"], ["convert", "-o", str(tmp_path / "out.json")]):
-        result = CliRunner().invoke(cli, [*command, folder])
+        result = invoked(*command, folder)
         assert (result.exit_code, "files of 2 runs: runs/a, runs/b" in result.stderr) == (1, True), result.output
-    assert call("kernels", [str(tmp_path / "ds" / "runs" / "runs%2Fb.parquet")]).exit_code == 0
-    several = CliRunner().invoke(cli, [folder, "-o", str(tmp_path / "out.json"), "--several"])
-    assert several.exit_code == 0
+    assert invoked("kernels", str(tmp_path / "ds" / "runs" / "runs%2Fb.parquet")).exit_code == 0
+    printed(folder, "-o", tmp_path / "out.json", "--several")
 
 
 # -- Tables of a dataset that claim more than their files hold: equal values take no space in Parquet.
@@ -449,7 +439,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (top / "prof.json").write_bytes(as_json(calls))
     (top / "run.log").write_text(log)
     words = [*map(str, (top / "prof.json", top / "run.log")), "-o", str(top / "ds.parquet")]
-    assert CliRunner().invoke(cli, words).exit_code == 0
+    assert invoked(*words).exit_code == 0
     return top / "ds.parquet"
 
 
@@ -491,7 +481,7 @@ def test_a_table_that_claims_more_than_it_can_hold_is_refused(
     size = with_table(written, tmp_path / "ds", table, rows)
     assert size < 60_000
     before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
-    found = CliRunner().invoke(cli, ["query", str(tmp_path / "ds"), sql])
+    found = invoked("query", tmp_path / "ds", sql)
     assert (found.exit_code, found.stderr.count("\n")) == (1, 1), found.output[:500]
     assert said in found.stderr
     assert time.process_time() - began < MOST_SECONDS

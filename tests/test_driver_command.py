@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from mio2trace.cli import cli
 from mio2trace.model.miopen import Command, Message
 from mio2trace.ops.command import driver_line, parse, split
 from mio2trace.ops.families.conv import ConvProblem, FusionProblem
 from mio2trace.ops.families.normalisation import BnormProblem
 from mio2trace.ops.problem import Problem
 from mio2trace.reports.ops import Times, driver_lines
+from tests.commands import invoked
 from tests.miopen_blocks import decoded
 from tests.test_ops import conv_entry, entry, ops_of
 
@@ -26,8 +26,7 @@ CONV = (
 POOL = "pool -n 2 -c 6 -H 9 -W 8 -y 3 -x 4 -p 1 -q 0 -u 2 -v 1 -m max -t 1"
 
 
-def run(*args: str, text: str = "") -> Result:
-    return CliRunner().invoke(cli, ["driver", *args], input=text, catch_exceptions=False)
+run = partial(invoked, "driver")
 
 
 FIND = conv_entry().replace("miopenConvolutionForward", "miopenFindConvolutionForwardAlgorithm")
@@ -35,19 +34,19 @@ FIND = conv_entry().replace("miopenConvolutionForward", "miopenFindConvolutionFo
 
 def test_commands_are_counted_most_frequent_first() -> None:
     small = conv_entry(xDesc="{1, 6, 9, 8}, {432, 72, 8, 1}, ", yDesc="{1, 10, 5, 6}, {300, 30, 6, 1}, ")
-    done = run("-", text=FIND * 9 + small + conv_entry() * 3)
+    done = run("-", stdin=FIND * 9 + small + conv_entry() * 3)
     assert done.stdout == f"{CONV} # 3 calls\n{CONV.replace('-n 2', '-n 1')} # 1 call\n"
     assert "2 commands, 4 calls" in done.stderr
-    assert run("-", "-q", text=small).stderr == ""
-    assert run("-", text=FIND * 2).stdout == f"{CONV} # searched 2 times, not run\n"
-    assert shlex.join(shlex.split(run("-", text=conv_entry()).stdout, comments=True)) == CONV
+    assert run("-", "-q", stdin=small).stderr == ""
+    assert run("-", stdin=FIND * 2).stdout == f"{CONV} # searched 2 times, not run\n"
+    assert shlex.join(shlex.split(run("-", stdin=conv_entry()).stdout, comments=True)) == CONV
 
 
 def test_a_log_without_operations_says_how_to_get_them() -> None:
-    done = run("-", text="MIOpen(HIP): Warning [ReadFile] File is unreadable: x\n")
+    done = run("-", stdin="MIOpen(HIP): Warning [ReadFile] File is unreadable: x\n")
     assert (done.exit_code, done.stdout) == (0, "")
     assert "no operation in it: MIOpen logs them if MIOPEN_ENABLE_LOGGING or" in done.stderr
-    assert "no operation in it" not in run("-", text=FIND).stderr
+    assert "no operation in it" not in run("-", stdin=FIND).stderr
 
 
 def test_a_command_without_known_kernels_has_no_time() -> None:
@@ -62,7 +61,7 @@ def test_what_has_no_command_is_listed_with_its_reason() -> None:
     bias = entry(
         "ConvolutionForwardBias", alpha="0x1", bDesc="{1, 10, 1, 1}", b="0x2", beta="0x3", yDesc="{2, 10, 5, 6}"
     )
-    done = run("-", text=bias * 2 + conv_entry() + conv_entry(xDesc="{2, 6, 9, 8}, {500, 72, 8, 1}, "))
+    done = run("-", stdin=bias * 2 + conv_entry() + conv_entry(xDesc="{2, 6, 9, 8}, {500, 72, 8, 1}, "))
     assert done.stdout == f"{CONV} # 1 call\n"
     assert "no command for 2 x bias: the driver runs a bias only as part of a convolution or fusion" in done.stderr
     assert "no command for 1 x conv: strides with gaps" in done.stderr
@@ -71,15 +70,15 @@ def test_what_has_no_command_is_listed_with_its_reason() -> None:
 def test_the_logs_own_form() -> None:
     conv = CONV.replace(" -F 1", "")
     text = f"miopenPoolingForward: ./bin/MIOpenDriver {POOL}\n" * 2 + f"miopenConvolutionForward: {conv}\n"
-    done = run("-", "--form", "log", text=text)
+    done = run("-", "--form", "log", stdin=text)
     assert done.stdout.splitlines()[0] == f"./bin/MIOpenDriver {POOL} # 2 calls"
     assert "-F" not in done.stdout
-    assert run("-", text=text).stdout.splitlines() == [
+    assert run("-", stdin=text).stdout.splitlines() == [
         "./bin/MIOpenDriver pool -M 0 --input 2x6x9x8,432x72x8x1 -y 3 -x 4 -p 1 -q 0 -v 2 -u 1 -m max -F 1 -t 1"
         " # 2 calls",
         f"{CONV} # 1 call",
     ]
-    assert "written for the current driver" in run("-", "--form", "log", text=conv_entry()).stderr
+    assert "written for the current driver" in run("-", "--form", "log", stdin=conv_entry()).stderr
 
 
 @pytest.mark.shared
@@ -367,7 +366,7 @@ def test_a_person_means_the_drivers_flags_of_batch_norm(text: str, expected: tup
 def test_commands_that_are_cut_off_stay_apart(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     log.write_text("".join(f"./bin/MIOpenDriver bnorm -n {n} -c 3 -H\n" for n in (2, 3, 3)))
-    found = CliRunner().invoke(cli, ["messages", str(log)]).stdout
+    found = invoked("messages", log).stdout
     assert [line.split(",")[2] for line in found.splitlines()[1:]] == ["1", "2"]
 
 

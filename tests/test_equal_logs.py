@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import shutil
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from mio2trace.analysis import AnalysisOptions, analyse
-from mio2trace.cli import cli
 from mio2trace.comparing.sides import side
 from mio2trace.notes import Notes
 from tests.batch_work import content
+from tests.commands import csv_of, printed
 from tests.conftest import ROOT
 from tests.kineto_files import FIRST_US, rows, trace
 
@@ -63,9 +60,7 @@ def test_compare_uses_every_run_of_both_sides(tmp_path: Path) -> None:
         assert len(found.runs) == 3
         assert len({run.mean_ns for run in found.runs}) == 3
         assert not [note for note in notes if LEFT_OUT in note.kind or "used once" in note.kind]
-    done = CliRunner().invoke(cli, ["compare", *map(str, sides), "--all", "--format", "csv"])
-    assert done.exit_code == 0
-    rows_of_table = list(csv.DictReader(io.StringIO(done.stdout)))
+    rows_of_table = csv_of("compare", *sides, "--all")
     assert {one["runs"] for one in rows_of_table} == {"3+3"}
 
 
@@ -104,8 +99,7 @@ def test_batch_has_each_run_with_its_log(warm: None, tmp_path: Path) -> None:
     pytest.importorskip("nanoarrow")
     a_side(tmp_path / "runs")
     dataset = tmp_path / "dataset"
-    done = CliRunner().invoke(cli, ["batch", str(tmp_path / "runs"), "-o", str(dataset)])
-    assert done.exit_code == 0, done.output
+    printed("batch", tmp_path / "runs", "-o", dataset)
     operations = {name: len(found) for name, found in content(dataset).items() if name.startswith("operations/")}
     assert len(operations) == 3
     assert len(set(operations.values())) == 1

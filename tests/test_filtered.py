@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from mio2trace.cli import cli
 from mio2trace.findings import Finding, Subject, findings
 from mio2trace.measures import Measures
+from tests.commands import invoked
 from tests.conftest import shared_folder
 from tests.headlines import measured, rows, samples
 from tests.kineto_files import Row, kineto_file, row
@@ -91,11 +90,11 @@ def test_a_sampled_file_is_incomplete_and_its_gaps_may_be_work(seed: int, tmp_pa
 
 def test_the_answer_says_so(tmp_path: Path) -> None:
     path = kineto_file(tmp_path, sampled(0.1), "rank0.pt.trace.json")
-    shown = CliRunner().invoke(cli, ["report", str(path)]).stdout
+    shown = invoked("report", path).stdout
     assert "PROFILE INCOMPLETE" in shown
     assert "or missing work" in shown
     assert "queued, or work that was filtered out," in " ".join(shown.split())
-    assert CliRunner().invoke(cli, ["report", str(path), "--strict"]).exit_code == 4
+    assert invoked("report", path, "--strict").exit_code == 4
 
 
 def test_few_numbers_tell_nothing(tmp_path: Path) -> None:

@@ -13,14 +13,13 @@ from typing import Any
 
 import html5lib
 import pytest
-from click.testing import CliRunner, Result
 
-from mio2trace.cli import cli
 from mio2trace.dataset import TABLES, write_tables
 from mio2trace.dataset.rows import failed_run, of_rows
 from mio2trace.queries import DATASET, opened, shipped
 from mio2trace.schema import SQL_COLUMNS
 from mio2trace.snapshot.database import connection, sql_text
+from tests.commands import invoked, json_of, printed
 from tests.conftest import ROOT
 from tests.oracle.dataset_queries import ANSWERS as COUNTED_AGAIN
 from tests.oracle.queries import differences
@@ -111,14 +110,8 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def call(*args: object) -> Result:
-    return CliRunner().invoke(cli, list(map(str, args)))
-
-
 def rows_of(dataset: Path, question: str) -> list[dict[str, Any]]:
-    result = call("query", dataset, question, "--format", "json")
-    assert result.exit_code == 0, result.output
-    rows: list[dict[str, Any]] = json.loads(result.stdout)
+    rows: list[dict[str, Any]] = json_of("query", dataset, question)
     return rows
 
 
@@ -244,7 +237,7 @@ def test_the_questions_are_these() -> None:
     assert tuple(queries) == NAMES
     assert not set(queries) & set(shipped())
     documented = (ROOT / "docs" / "queries.md").read_text("utf-8")
-    listed = call("query", "--list", "--format", "csv").stdout
+    listed = invoked("query", "--list", "--format", "csv").stdout
     for query in queries.values():
         assert query.about.endswith(".")
         assert f"`{query.name}`" in documented
@@ -269,8 +262,8 @@ def test_few_runs_decide_nothing_and_kinds_of_gpu_are_not_mixed(tmp_path: Path) 
         (CONV, 2, "2 / 2", "A", None), (POOL, 2, "2 / 2", "A", None),
     }  # fmt: skip
     said = "slower than in the version before, but fewer than 3 runs of a version decide nothing"
-    assert said in " ".join(call("report", tmp_path / "ds").stdout.split())
-    html = call("report", tmp_path / "ds", "--format", "html").stdout
+    assert said in " ".join(invoked("report", tmp_path / "ds").stdout.split())
+    html = invoked("report", tmp_path / "ds", "--format", "html").stdout
     page = html5lib.HTMLParser(namespaceHTMLElements=False).parse(html)
     table = [[" ".join("".join(cell.itertext()).split()) for cell in row] for row in page.find(".//table").iter("tr")]
     assert [row[:4] for row in table if CONV in row[0]] == [
@@ -301,7 +294,7 @@ def test_a_version_is_the_innermost_folder_with_a_digit(run: str, version: str |
 )
 def test_nothing_else_is_read_and_nothing_written(dataset: Path, tmp_path: Path, sql: str) -> None:
     (tmp_path / "outside.csv").write_text("a\n1\n")
-    result = call("query", dataset, sql.format(outside=tmp_path / "outside.csv"))
+    result = invoked("query", dataset, sql.format(outside=tmp_path / "outside.csv"))
     assert result.exit_code == 1, result.output
     assert result.stdout == ""
     assert len(result.stderr.strip().splitlines()) == 1
@@ -316,14 +309,13 @@ def test_a_question_about_datasets_is_of_no_trace(dataset: Path) -> None:
         (("query", dataset, "slowest layers"), "tables alone"), (("layers", dataset), "tables alone"),
         (("compare", dataset, dataset), "tables alone"),
     ):  # fmt: skip
-        result = call(*command)
+        result = invoked(*command)
         assert (result.exit_code, said in result.stderr) == (1, True), result.output
 
 
 def test_a_fleet_is_one_page(dataset: Path, tmp_path: Path) -> None:
     """Problems over versions, what is slower, outliers, iterations, failures; without script, escaped."""
-    result = call("report", dataset, "-o", tmp_path / "fleet.html")
-    assert result.exit_code == 0, result.output
+    printed("report", dataset, "-o", tmp_path / "fleet.html")
     text = (tmp_path / "fleet.html").read_text("utf-8")
     page = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(text)
     heads = [head.text.strip() for head in page.iter("h2")]
@@ -342,19 +334,18 @@ def test_a_fleet_is_one_page(dataset: Path, tmp_path: Path) -> None:
 
 
 def test_a_fleet_is_said_in_lines(dataset: Path) -> None:
-    result = call("report", dataset)
-    assert result.exit_code == 0, result.output
-    assert result.stdout.startswith("15 runs of 3 versions; ")
-    assert f"outliers    {ODD_ONE}" in result.stdout
-    lines = result.stdout.splitlines()
+    result = printed("report", dataset)
+    assert result.startswith("15 runs of 3 versions; ")
+    assert f"outliers    {ODD_ONE}" in result
+    lines = result.splitlines()
     assert len(lines) <= 20
     assert max(map(len, lines)) <= 78
     (slow,) = [line for line in lines if line.startswith("slower")]
     assert slow.split()[-4:] == ["1.50", "2.10.0", "->", "2.20.0"]
     problems = [line[12:45].strip() for line in lines if re.search(r"\d \(?.* runs", line) and line[12:45].strip()]
     assert len(set(problems)) == len(problems)
-    assert "failed      2.9.0/bad: prof.db: cut off" in result.stdout
-    refused = call("report", dataset, "--format", "json")
+    assert "failed      2.9.0/bad: prof.db: cut off" in result
+    refused = invoked("report", dataset, "--format", "json")
     assert (refused.exit_code, "for one run" in refused.stderr) == (2, True)
 
 
@@ -365,7 +356,7 @@ def test_what_has_no_name_in_a_dataset_is_said_to_have_none(table: str, column: 
     tables[table] = [row | {column: None} for row in tables[table]]
     for name in ("a", "b"):
         write(tables, tmp_path / "ds", name)
-    shown, page = call("report", tmp_path / "ds"), call("report", tmp_path / "ds", "--format", "html")
+    shown, page = invoked("report", tmp_path / "ds"), invoked("report", tmp_path / "ds", "--format", "html")
     assert (shown.exit_code, page.exit_code) == (0, 0), shown.output + page.output
     assert "(no name)" in page.stdout
     assert table == "runs" or "(no name)" in shown.stdout
@@ -405,6 +396,6 @@ def test_a_column_of_another_kind_than_the_schema_says_is_refused(
         database.execute(f"COPY ({changed}) TO {sql_text(str(file) + '.new')} (FORMAT parquet)")
     os.replace(f"{file}.new", file)
     for form in ("text", "html"):
-        result = call("report", copy, "--format", form)
+        result = invoked("report", copy, "--format", form)
         assert result.exit_code == 1, result.output
         assert f"ds: the column {column!r} of 'findings' holds {kind}; expected " in result.stderr

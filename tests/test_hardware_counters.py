@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 import mio2trace
 from mio2trace.analysis import analyse
-from mio2trace.cli import cli
 from mio2trace.conversion import convert
 from mio2trace.measures.cost import measured
 from mio2trace.measures.device_time import queued_ns
@@ -27,6 +25,7 @@ from mio2trace.notes import Notes
 from mio2trace.readers.rocm import rocpd, v3_csv, v3_json
 from mio2trace.reports import Unit
 from mio2trace.reports.kernels import enqueue_table
+from tests.commands import invoked, json_of
 from tests.conftest import ROOT, shared_folder
 from tests.rocm_files import read
 from tests.rocpd_made import KERNELS, VERSIONS, Counted, database, tables
@@ -134,7 +133,7 @@ def test_values_of_a_table_are_those_of_its_rows() -> None:
         assert row["Counter_Name"] == "FETCH_SIZE"
         kilobytes[row["Kernel_Name"]] += float(row["Counter_Value"])
     found = {
-        one["name"]: one["measured_read_bytes"] * one["iterations"] for one in rows("kernels", path, "--by", "name")
+        one["name"]: one["measured_read_bytes"] * one["iterations"] for one in json_of("kernels", path, "--by", "name")
     }
     assert len(found) > 3
     assert found == pytest.approx({name: 1024 * kb for name, kb in kilobytes.items()}, abs=34)
@@ -208,7 +207,7 @@ def test_what_is_not_known_is_not_shown(named: dict[str, float]) -> None:
 def test_counters_are_columns_and_arguments(tmp_path: Path) -> None:
     """With their unit if the file states it; a counter called as a column has a name of its own."""
     path, _ = read_database(tmp_path, tables("3.0.5", (*COUNTED, Counted("name", (((7.0,),) * 7)))))
-    made = rows("kernels", path)
+    made = json_of("kernels", path)
     assert [one["SQ_WAVES"] for one in made] == [4000 * kernel + 6 for kernel in range(7)]
     assert [one["FETCH_SIZE (KB)"] for one in made] == [10.625 + kernel for kernel in range(7)]
     assert [(one["name"], one["name'"]) for one in made] == [(kernel.name, 7) for kernel in KERNELS]
@@ -234,7 +233,7 @@ def test_sums_by_name_and_tables_of_a_dataset_have_what_was_measured(tmp_path: P
     time: dict[str, int] = defaultdict(int)
     for one in KERNELS:
         time[one.name] += one.end - one.start
-    made = {one["name"]: one for one in rows("kernels", path, "--by", "name")}
+    made = {one["name"]: one for one in json_of("kernels", path, "--by", "name")}
     assert made.keys() >= {"conv_fwd"}  # the steady iteration, which has kernels without counters, too
     for name in made.keys() & {name for name, _ in kilobytes}:
         read_kb, written_kb = kilobytes[name, "FETCH_SIZE"], kilobytes[name, "WRITE_SIZE"]
@@ -251,7 +250,7 @@ def test_sums_by_name_and_tables_of_a_dataset_have_what_was_measured(tmp_path: P
 def test_the_times_of_a_counter_run_are_marked(tmp_path: Path) -> None:
     """On standard error, and as a finding of the report."""
     path, _ = read_database(tmp_path)
-    result = CliRunner().invoke(cli, ["report", str(path), "--format", "json"])
+    result = invoked("report", path, "--format", "json")
     assert result.exit_code == 0
     assert "times and gaps are not those of a plain run" in result.stderr
     assert "counter-run" in result.stdout
@@ -261,13 +260,6 @@ def test_the_times_of_a_counter_run_are_marked(tmp_path: Path) -> None:
 
 
 SAMPLES = shared_folder() / "samples" / "rocm"
-
-
-def rows(*arguments: str | Path) -> list[dict[str, Any]]:
-    result = CliRunner().invoke(cli, [*map(str, arguments), "--format", "json"])
-    assert result.exit_code == 0, result.output
-    found: list[dict[str, Any]] = json.loads(result.stdout)
-    return found
 
 
 def raw(path: Path) -> list[tuple[str, int, int | None, int | None, bool]]:
@@ -300,7 +292,7 @@ def test_times_in_the_queue_are_those_of_the_file(name: str) -> None:
     path = SAMPLES / f"{name}.json.gz"
     ours: dict[str, list[int | None]] = defaultdict(list)
     expected: dict[str, list[int | None]] = defaultdict(list)
-    for one in rows("kernels", path):
+    for one in json_of("kernels", path):
         ours[one["name"]].append(one.get("in_queue_ns"))
     for kernel, _, _, queue, _ in raw(path):
         expected[kernel].append(queue)
@@ -313,7 +305,7 @@ def test_times_in_the_queue_are_those_of_the_file(name: str) -> None:
     data = mio2trace.load(path).kernels.column("in_queue_ns")
     assert sorted(ns or 0 for ns in data) == sorted(ns or 0 for of in ours.values() for ns in of)
     graph_names = {kernel for kernel, _, _, _, is_graph in raw(path) if is_graph}
-    of_graphs = [one for one in rows("kernels", path, "--by", "name") if one["name"] in graph_names]
+    of_graphs = [one for one in json_of("kernels", path, "--by", "name") if one["name"] in graph_names]
     assert len(of_graphs) > 10 or "graphs" not in name
     assert not [one for one in of_graphs if {"host_ns", "in_queue_ns"} & one.keys()]
 
@@ -327,7 +319,7 @@ def test_times_of_operations_are_the_sums_of_their_kernels() -> None:
     expected = sum(calls.values()), sum(queue or 0 for _, _, _, queue, _ in of_file)
     assert len(of_file) == 155
     for arguments in (("--each",), (), ("--group-by", "primitive")):
-        made = rows("ops", path, *arguments)
+        made = json_of("ops", path, *arguments)
         found = tuple(sum(row.get(name, 0) for row in made) for name in ("api_ns", "in_queue_ns"))
         assert found == pytest.approx(expected, abs=2 * 155)
     operations = mio2trace.load(path).operations
@@ -350,7 +342,7 @@ def test_a_queue_time_needs_one_clock_and_a_call_before_the_kernel(
 
 def test_a_device_that_records_the_queue_states_it_itself() -> None:
     """dv/dt: from queued to started, both on the device's clock."""
-    made = rows("kernels", ROOT / "traces" / "alexnet-b1-train" / "prof.json.gz")
+    made = json_of("kernels", ROOT / "traces" / "alexnet-b1-train" / "prof.json.gz")
     assert len(made) > 100
     assert all(row["in_queue_ns"] == row["start_ns"] - row["queued_ns"] for row in made)
 

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from benchmarks.hostile_driver import COMMANDS, ENTRIES, batches, judged, offered, run_by_shell
-from mio2trace.cli import cli
 from mio2trace.ops.command import CutError, NotPlainError, driver_line, parse, refusal, split
 from mio2trace.ops.families.conv import ConvProblem
 from mio2trace.ops.families.elementwise import ActivProblem
 from mio2trace.ops.problem import CommandError
+from tests.commands import invoked
 from tests.conftest import REQUIRED
 from tests.test_ops import entry, ops_of
 
@@ -132,7 +131,7 @@ def test_a_file_of_any_name_is_read(name: str, tmp_path: Path, monkeypatch: pyte
     """A name is a name, and comes out without what steers a terminal."""
     monkeypatch.chdir(tmp_path)
     Path(name).write_text(command(CONV) + command(CONV + ";x"))
-    done = CliRunner().invoke(cli, ["driver", "--", name], catch_exceptions=False)
+    done = invoked("driver", "--", name)
     assert done.stdout.startswith("./bin/MIOpenDriver conv ")
     assert all(line.isprintable() for line in done.stderr.splitlines())
     assert [path.name for path in tmp_path.iterdir()] == [name]

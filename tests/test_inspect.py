@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import zipfile
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from mio2trace.cli import cli
 from mio2trace.model.log import FrameworkLog, LayerTime, LocalTime
 from mio2trace.model.profile import TimerMarks
 from mio2trace.model.tables import Activities, Calls, LayerTimes
@@ -21,6 +21,7 @@ from mio2trace.readers.base import ReadOptions
 from mio2trace.reports.records import kind_of
 from mio2trace.reports.records import lines as lines_of
 from mio2trace.source import Source
+from tests.commands import invoked
 from tests.conftest import ROOT
 from tests.small_runs import as_json, as_text, benchmark, read, small
 from tests.test_ops import conv_entry
@@ -29,8 +30,7 @@ PARTS = ("activities", "other_calls", "queues", "devices", "threads", "processes
 OPENCL = ("programs", "buffers", "marks")
 
 
-def run(*args: str, stdin: bytes = b"") -> Result:
-    return CliRunner().invoke(cli, ["inspect", *args], input=stdin, catch_exceptions=False)
+run = partial(invoked, "inspect")
 
 
 def lines(done: Result) -> list[dict[str, Any]]:
@@ -121,7 +121,7 @@ def test_every_format(shared: Path, tmp_path: Path) -> None:
                 formats[check(path)] += 1
     run = ROOT / "traces" / "lenet-rocpd"
     files = [str(run / "run.log.gz"), str(run / "results.db.gz")]
-    assert CliRunner().invoke(cli, ["bundle", *files, "-o", str(tmp_path / "bug.zip")]).exit_code == 0
+    assert invoked("bundle", *files, "-o", tmp_path / "bug.zip").exit_code == 0
     with zipfile.ZipFile(tmp_path / "bug.zip") as archive:
         formats[check(Path(archive.extract("profile.jsonl.gz", tmp_path)))] += 1
     assert {reader.NAME for reader in READERS} <= set(formats)

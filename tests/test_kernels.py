@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import random
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mio2trace.align.layers import repetitions as repeating
 from mio2trace.align.layers.repetitions import Repetition, find_repetition
-from mio2trace.cli import cli
 from mio2trace.kernels import find_gemms
 from mio2trace.kernels.blas import find_parts
 from mio2trace.model.profile import Activity, Profile
 from mio2trace.model.tables import Numbers
 from mio2trace.reports import Unit
 from mio2trace.reports.kernels import gemm_table
+from tests.commands import invoked, json_of, rows
 from tests.records import changed
 from tests.small_runs import Program, as_json, benchmark
 from tests.test_gemm import CLBLAS, cut, i32, kernel, profile
 
-
-def run(*args: str, stdin: bytes = b"") -> Result:
-    return CliRunner().invoke(cli, ["kernels", "--raw", *args], input=stdin, catch_exceptions=False)
-
-
-def rows(done: Result) -> list[dict[str, str]]:
-    assert done.exit_code == 0, done.stderr
-    return list(csv.DictReader(io.StringIO(done.stdout)))
+run = partial(invoked, "kernels", "--raw")
 
 
 @pytest.fixture
@@ -256,7 +246,7 @@ def test_gemms_as_json_have_their_sizes_together(path: Path) -> None:
         program.argument("0x60", index, i32(value))
     program.enqueue("XgemmDirectNN", "0x60")
     path.write_bytes(as_json(program.calls))
-    (row,) = json.loads(run(str(path), "--gemm", "--format", "json").stdout)
+    (row,) = json_of("kernels", "--raw", path, "--gemm")
     assert row["gemm"] == {"M": 100, "N": 50, "K": 3}
     assert row["bucket"] == {"bucket_M": 128, "bucket_N": 64, "bucket_K": 2}
     assert row["gflops"] == pytest.approx(2 * 100 * 50 * 3 / 47000)

@@ -17,15 +17,14 @@ from typing import Any
 
 import nbformat
 import pytest
-from click.testing import CliRunner
 from nbclient import NotebookClient
 
 import mio2trace
-from mio2trace.cli import cli
 from mio2trace.kernels import find_gemms
 from mio2trace.model.profile import Activity, Profile, Queue
 from mio2trace.reports import STATISTICS, Unit, describe
 from mio2trace.reports.kernels import by_name, gemm_table
+from tests.commands import invoked, printed
 from tests.conftest import ROOT, missing, shared_folder
 from tests.records import enqueued, opencl_profile
 
@@ -70,10 +69,8 @@ def expected_enqueues(pandas: Any, path: Path) -> Any:
     return frame
 
 
-def printed(pandas: Any, path: Path, *args: str) -> Any:
-    done = CliRunner().invoke(cli, ["kernels", str(path), "--raw", *args], catch_exceptions=False)
-    assert done.exit_code == 0, done.stderr
-    return pandas.read_csv(io.StringIO(done.stdout), keep_default_na=False, na_values=[""])
+def read_back(pandas: Any, path: Path, *args: str) -> Any:
+    return pandas.read_csv(io.StringIO(printed("kernels", path, "--raw", *args)), keep_default_na=False, na_values=[""])
 
 
 def test_there_are_sets() -> None:
@@ -84,7 +81,7 @@ def test_there_are_sets() -> None:
 
 @of_sets
 def test_enqueue_table(pandas: Any, path: Path) -> None:
-    expected, found = expected_enqueues(pandas, path), printed(pandas, path)
+    expected, found = expected_enqueues(pandas, path), read_back(pandas, path)
     assert len(found) == len(expected) > 0
     for column in ("call_index", "name"):
         assert found[column].tolist() == expected[column].tolist()
@@ -102,14 +99,14 @@ def test_enqueue_table(pandas: Any, path: Path) -> None:
 
 @pytest.mark.parametrize(("unit", "ns"), [("us", 1e3), ("ms", 1e6), ("s", 1e9)])
 def test_units(pandas: Any, unit: str, ns: float) -> None:
-    expected, found = expected_enqueues(pandas, TWIN), printed(pandas, TWIN, "--unit", unit)
+    expected, found = expected_enqueues(pandas, TWIN), read_back(pandas, TWIN, "--unit", unit)
     for quantity in QUANTITIES:
         assert found[f"{quantity}_{unit}"].tolist() == pytest.approx((expected[quantity] / ns).tolist(), rel=1e-12)
 
 
 @of_sets
 def test_sums_by_name(pandas: Any, path: Path) -> None:
-    frame, found = expected_enqueues(pandas, path), printed(pandas, path, "--by", "name")
+    frame, found = expected_enqueues(pandas, path), read_back(pandas, path, "--by", "name")
     known = [quantity for quantity in QUANTITIES if quantity in frame]
     expected = frame.groupby("name")[known].sum()
     assert found["p3_p2_sum_ns"].tolist() == sorted(found["p3_p2_sum_ns"], reverse=True)
@@ -136,7 +133,7 @@ def compare_description(pandas: Any, groups: Any, found: Any, quantity: str) -> 
 @pytest.mark.parametrize("per", [1, 4, 37])
 @of_sets
 def test_statistics_by_repetition(pandas: Any, path: Path, per: int) -> None:
-    found = printed(pandas, path, "--by", "repetition", "--per", str(per))
+    found = read_back(pandas, path, "--by", "repetition", "--per", str(per))
     frame = expected_enqueues(pandas, path)
     groups = frame.groupby([position % per for position in range(len(frame))])
     assert found["kernel_index"].tolist() == list(groups.groups)
@@ -151,8 +148,8 @@ def test_statistics_by_repetition(pandas: Any, path: Path, per: int) -> None:
 def test_the_found_period_is_that_of_the_program(pandas: Any, shared: Path, name: str) -> None:
     """A program that runs its sequence three times: the period of 6 that the file's INDEX tells."""
     path = shared / "samples" / "dvdt" / f"{name}.prof.json"
-    found = printed(pandas, path, "--by", "repetition")
-    assert found.equals(printed(pandas, path, "--by", "repetition", "--per", "6"))
+    found = read_back(pandas, path, "--by", "repetition")
+    assert found.equals(read_back(pandas, path, "--by", "repetition", "--per", "6"))
     assert found["count"].tolist() == [3] * 6
 
 
@@ -174,7 +171,7 @@ def real_sizes(calls: list[dict[str, Any]]) -> dict[int, tuple[int, int, int]]:
 
 @of_sets
 def test_gemms_and_their_buckets(pandas: Any, path: Path) -> None:
-    frame, found = expected_enqueues(pandas, path).set_index("call_index"), printed(pandas, path, "--gemm")
+    frame, found = expected_enqueues(pandas, path).set_index("call_index"), read_back(pandas, path, "--gemm")
     if path.name != "offline-parser.prof.json" and len(found):  # its handles collide
         direct = found[found["name"].str.startswith("XgemmDirect")].set_index("call_index")
         sizes = real_sizes(load(path))
@@ -183,7 +180,7 @@ def test_gemms_and_their_buckets(pandas: Any, path: Path) -> None:
         assert (direct["flop"] == 2 * direct["M"] * direct["N"] * direct["K"] * batch).all()
         assert (direct["p3_p2_ns"] == frame.loc[direct.index, "p3_p2"]).all()
         assert direct["gflops"].tolist() == pytest.approx((direct["flop"] / direct["p3_p2_ns"]).tolist(), rel=1e-12)
-    buckets = printed(pandas, path, "--by", "bucket")
+    buckets = read_back(pandas, path, "--by", "bucket")
     assert buckets["count"].sum() == len(found)
     if not len(found):
         return
@@ -249,12 +246,12 @@ def test_the_twin_has_the_notebooks_kernels(pandas: Any, notebook: dict[str, Any
     """Names and order of the 60 rows that the notebook shows of 176, and how often each name comes; work sizes and
     times are the device's own. M, N and K of all 37 GEMMs, in the order of the calls."""
     rows = notebook["kernel_enqueues_head30_gap_tail30"]
-    names = [family(name) for name in printed(pandas, TWIN)["name"]]
+    names = [family(name) for name in read_back(pandas, TWIN)["name"]]
     assert names[:30] + names[-30:] == [family(row["name"]) for row in rows[:30] + rows[31:]]
     expected = [family(row["name"]) for row in notebook["sum_by_kernel_name"] for _ in range(row["count"])]
     assert Counter(names) == Counter(expected)
     assert len(names) == 176
-    found = printed(pandas, TWIN, "--gemm")
+    found = read_back(pandas, TWIN, "--gemm")
     for name, count in zip(DIRECT, (3, 26, 8), strict=True):
         calls = sorted(notebook[name], key=lambda row: row["call_index"])
         sizes = [(row["kSizeM"], row["kSizeN"], row["kSizeK"]) for row in calls]
@@ -264,10 +261,10 @@ def test_the_twin_has_the_notebooks_kernels(pandas: Any, notebook: dict[str, Any
 
 def test_the_twin_has_the_notebooks_repetitions(pandas: Any, notebook: dict[str, Any]) -> None:
     """Its period of 4 was left over from another program: 44 kernels in each of four rows of mixed names. We say so."""
-    found = printed(pandas, TWIN, "--by", "repetition", "--per", "4")
+    found = read_back(pandas, TWIN, "--by", "repetition", "--per", "4")
     counts = [row["p3 - p2 (ms)"] for row in notebook["describe_by_kernel_index_mod_4"] if row[""] == "count"]
     assert found["count"].tolist() == counts == [44] * 4
-    done = CliRunner().invoke(cli, ["kernels", str(TWIN), "--by", "repetition", "--per", "4"])
+    done = invoked("kernels", TWIN, "--by", "repetition", "--per", "4")
     assert "the kernels do not repeat every 4: 4 rows with kernels of several names" in done.stderr
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import gzip
 import io
 import json
 import re
@@ -22,6 +21,7 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.readers import READERS, detect, refusal, run_log
 from mio2trace.source import Source
 from tests.conftest import shared_folder
+from tests.oracle.events import unpacked
 from tests.rocm_files import samples
 from tests.xspace_read import kernels_by_hand
 
@@ -40,11 +40,6 @@ NOT_PROFILES = {
     "rocprofv3_doc_scratch_memory_trace.csv": "is a table of scratch memory",
     "rocprofv3_output_json_schema.json.gz": "is a JSON schema",
 }
-
-
-def _content(path: Path) -> bytes:
-    data = path.read_bytes()
-    return gzip.decompress(data) if path.suffix == ".gz" else data
 
 
 def _columns(data: bytes, start: str, end: str) -> list[tuple[str, str]]:
@@ -111,7 +106,7 @@ def test_every_sample_is_converted_whole_or_refused_by_name() -> None:
         if reading is None:
             assert "api_trace" in name, "a table that is a set with one of kernels"
             continue
-        expected = Counter((int(start), int(end)) for start, end in reading(_content(path)))
+        expected = Counter((int(start), int(end)) for start, end in reading(unpacked(path)))
         events = json.loads(out.getvalue())["traceEvents"]
         drawn = [event for event in events if event.get("cat") == "kernel" and event["ph"] == "X"]
         assert len(drawn) == sum(expected.values()) > 0, name

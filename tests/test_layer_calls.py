@@ -15,7 +15,6 @@ from typing import Any
 
 import orjson
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,12 +30,12 @@ from mio2trace.align.layers.calls import Stretch, _Layers, chances_in_order
 from mio2trace.align.layers.net import Net, NetLayerSpec
 from mio2trace.align.links import NONE, SURE, Links
 from mio2trace.align.rates import BROKEN, CUT, LOST, WHOLE
-from mio2trace.cli import cli
 from mio2trace.evidence import BUFFERS
 from mio2trace.model.log import FrameworkLog, LogEvent
 from mio2trace.model.profile import Activity
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
+from tests.commands import json_of
 from tests.conftest import shared_folder
 from tests.kineto_files import FIRST_US, Row, kineto_alignment, kineto_file, row
 from tests.records import made_operation, opencl_profile
@@ -623,8 +622,7 @@ def test_classes_are_the_sums_of_their_layers(name: str) -> None:
     path = str(shared_folder() / "samples" / "rocm" / name)
     tables = []
     for by in ("layer", "class"):
-        result = CliRunner().invoke(cli, ["layers", path, "--by", by, "--format", "json", "-q"])
-        tables.append([one for one in json.loads(result.stdout) if "kernels" in one])
+        tables.append([one for one in json_of("layers", path, "--by", by, "-q") if "kernels" in one])
     layers, classes = tables
     sums: dict[tuple[str, str | None], list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     for one in layers:

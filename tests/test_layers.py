@@ -6,13 +6,13 @@ import gzip
 import json
 import re
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import msgspec
 import pytest
-from click.testing import CliRunner
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -20,12 +20,12 @@ from mio2trace.align import NONE, Alignment, align
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.layers.net import Net, contradicts, types_of
 from mio2trace.align.layers.repetitions import place_nameless_replays
-from mio2trace.cli import cli
 from mio2trace.evidence import EVIDENCE, ORDER, TIMER_MARKS
 from mio2trace.model.log import Direction, FrameworkLog
 from mio2trace.model.profile import Activity, Call, Profile
 from mio2trace.model.tables import Activities
 from mio2trace.notes import InputError, Notes
+from tests.commands import json_of, rows
 from tests.conftest import ROOT, shared_folder
 from tests.kineto_files import row, trace
 from tests.records import changed, with_opencl
@@ -45,7 +45,7 @@ from tests.synthetic_run import (
     seeds,
     wrong_and_sure,
 )
-from tests.test_layers_report import rows, run
+from tests.test_layers_report import run
 
 
 def consistent(run: Run, found: Alignment) -> None:
@@ -391,11 +391,7 @@ def test_names_divide_two_layers_that_times_cannot() -> None:
 SAMPLES = shared_folder() / "samples" / "rocm"
 
 
-def nodes(*arguments: str | Path) -> list[dict[str, Any]]:
-    result = CliRunner().invoke(cli, ["layers", "--tree", *map(str, arguments), "--format", "json"])
-    assert result.exit_code == 0, result.output
-    found: list[dict[str, Any]] = json.loads(result.stdout)
-    return found
+nodes = partial(json_of, "layers", "--tree")
 
 
 def raw_modules(path: Path) -> tuple[Counter[str], Counter[str]]:
@@ -457,7 +453,7 @@ def test_what_a_node_holds_adds_up_to_it(name: str) -> None:
             assert operations[node["node"]] == pytest.approx(node["own_ns"], abs=0.01)
         assert node["percent_of_kernel_time"] == pytest.approx(100 * node["total_ns"] / found[0]["total_ns"])
     of_layers: Counter[str] = Counter()
-    for one in json.loads(run(path, "--format", "json").stdout):
+    for one in json_of("layers", path):
         of_layers[one["layer"]] += one["kernel_ns"]
     own = {node["name"]: node["own_ns"] for node in found if node["kind"] == "layer"}
     assert {name: own[name] for name in of_layers} == pytest.approx(dict(of_layers))

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import csv
 import datetime
-import io
 import json
 import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
 from mio2trace.align import Alignment, LayerRun, Links, Net
 from mio2trace.align.layers.net import NetLayerSpec
-from mio2trace.cli import cli
 from mio2trace.kernels.facts import MAIN, KernelFact
 from mio2trace.measures import Executions, LayerKey, Measures
 from mio2trace.model.choices import Gemm
 from mio2trace.model.tables import plain
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.problem import Phase
+from tests.commands import invoked, rows
 from tests.conftest import ROOT, shared_folder
 from tests.records import enqueued, made_operation, opencl_profile
 from tests.small_runs import as_json, benchmark
@@ -43,13 +41,7 @@ IN_ORDER = ("--sort", "layer_index:up,direction:down")
 _LINE = re.compile(r"\]\s+(\S.*?)\t(forward|backward): (\S+) ms\.")
 
 
-def run(*args: str | Path, stdin: bytes = b"") -> Result:
-    return CliRunner().invoke(cli, ["layers", *map(str, args)], input=stdin, catch_exceptions=False)
-
-
-def rows(done: Result) -> list[dict[str, str]]:
-    assert done.exit_code == 0, done.stderr
-    return list(csv.DictReader(io.StringIO(done.stdout)))
+run = partial(invoked, "layers")
 
 
 # -- printed times ---------------------------------------------------------------------------------------------------

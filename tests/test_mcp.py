@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
 
-from mio2trace.cli import cli
 from mio2trace.notes import InputError
 from tests.canaries import CANARIES, leaks
+from tests.commands import invoked, printed
 from tests.conftest import ROOT
 from tests.planted import FORMATS
 
@@ -96,12 +95,10 @@ async def refused(client: Client, tool: str, **arguments: Any) -> str:
     return "".join(said(result))
 
 
-def printed(folder: Path, *words: str) -> str:
+def printed_in(folder: Path, *words: str) -> str:
     """What the command itself prints."""
     with contextlib.chdir(folder):
-        done = CliRunner().invoke(cli, words)
-    assert done.exit_code == 0, done.stderr
-    return done.stdout
+        return printed(*words)
 
 
 @pytest.mark.thorough
@@ -121,7 +118,7 @@ def test_each_tool_answers_what_its_command_prints_and_nothing_else(folder: Path
         assert "out" not in names
 
         (report, *_) = texts(await client.call_tool("report", {"files": RUN}))
-        assert json.loads(report) == json.loads(printed(folder, "report", "--format", "json", *RUN))
+        assert json.loads(report) == json.loads(printed_in(folder, "report", "--format", "json", *RUN))
         for tool_name, words in {
             "layers": ["layers", "--format", "jsonl", "--unit", "ms"],
             "ops": ["ops", "--format", "jsonl", "--unit", "ms"],
@@ -129,7 +126,7 @@ def test_each_tool_answers_what_its_command_prints_and_nothing_else(folder: Path
             "driver": ["driver"],
         }.items():
             (text, *_) = texts(await client.call_tool(tool_name, {"files": RUN}))
-            assert text == printed(folder, *words, *RUN), tool_name
+            assert text == printed_in(folder, *words, *RUN), tool_name
         assert len(rows(await client.call_tool("kernels", {"files": RUN, "top": 3, "sort": "calls"}))) == 3
         assert rows(await client.call_tool("layers", {"files": RUN, "where": ["layer=conv2"], "columns": "layer"}))
 
@@ -140,7 +137,7 @@ def test_each_tool_answers_what_its_command_prints_and_nothing_else(folder: Path
 
         compared = await client.call_tool("compare", {"before": RUN, "after": ["opencl"]})
         assert rows(compared)
-        assert texts(compared)[0] == printed(folder, "compare", "--format", "jsonl", ",".join(RUN), "opencl")
+        assert texts(compared)[0] == printed_in(folder, "compare", "--format", "jsonl", ",".join(RUN), "opencl")
 
     async def refuses(client: Client) -> None:
         for path in (
@@ -237,7 +234,7 @@ def test_nothing_private_is_in_an_answer(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_a_dataset_is_asked_and_one_with_a_link_that_leads_out_is_not(folder: Path, tmp_path: Path) -> None:
-    printed(tmp_path, "batch", str(folder / "rocpd"), "-o", "ds", "-q")
+    printed_in(tmp_path, "batch", str(folder / "rocpd"), "-o", "ds", "-q")
     (tmp_path / "bad").mkdir()
     shutil.copytree(tmp_path / "ds", tmp_path / "bad" / "ds")
     table = next((tmp_path / "bad" / "ds" / "kernels").glob("*.parquet"))
@@ -287,13 +284,13 @@ def test_paths_are_resolved_in_the_folders_alone(tmp_path: Path) -> None:
 def test_without_the_sdk_one_line_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp.server", None)
     monkeypatch.delitem(sys.modules, "mio2trace.serving", raising=False)
-    done = CliRunner().invoke(cli, ["mcp", str(tmp_path)])
+    done = invoked("mcp", tmp_path)
     assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
     assert "pip install 'mio2trace[mcp]'" in done.stderr
 
 
 def test_what_is_no_folder_is_refused() -> None:
-    done = CliRunner().invoke(cli, ["mcp", "nowhere"])
+    done = invoked("mcp", "nowhere")
     assert done.exit_code == 2
     assert "nowhere: no folder" in done.stderr
 

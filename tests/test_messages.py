@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 import mio2trace
 from mio2trace.analysis import AnalysisOptions, analyse
-from mio2trace.cli import cli
 from mio2trace.commands.tables import SUBJECT_WORDS
 from mio2trace.model.miopen import Message, MiopenLog
 from mio2trace.ops.log import statements
@@ -21,6 +19,7 @@ from mio2trace.ops.log.statements import Alarm, Statement, alarms, state
 from mio2trace.privacy import Cleaner
 from mio2trace.readers.miopen.lines import ERRORS, KINDS, SUBJECTS, WARNINGS, classify
 from mio2trace.trace import Slice
+from tests.commands import invoked, json_of
 from tests.conftest import ROOT
 
 RUN = ROOT / "traces" / "alexnet-b1-miopen29"
@@ -56,11 +55,7 @@ def read(*files: str | Path, everything: bool = False) -> tuple[list[MiopenLog],
     return logs, list(map(str, analysis.notes))
 
 
-def shown(*args: str) -> list[dict[str, Any]]:
-    done = CliRunner().invoke(cli, ["messages", *args, "--format", "json", "-q"], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    rows: list[dict[str, Any]] = json.loads(done.stdout)
-    return rows
+shown = partial(json_of, "messages", "-q")
 
 
 def parts(rows: Sequence[dict[str, Any]], *names: str) -> list[tuple[Any, ...]]:
@@ -268,7 +263,7 @@ def test_strict_fails_on_errors_and_warnings_of_the_library(
     """But for a database that is not there, which is said once."""
     Path(log).write_text(LAYER_TIMES + text)
     args = [log, "-o", str(tmp_path / "out.json"), *(["--strict"] if strict else [])]
-    done = CliRunner().invoke(cli, args, catch_exceptions=False)
+    done = invoked(*args)
     assert (done.exit_code, done.stderr.count(said)) == (code, 1), done.stderr
     assert strict or " in MIOpen's log" not in done.stderr
     assert text == SEARCH or done.stderr.count("warning") == 1

@@ -9,7 +9,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 import mio2trace.analysis
 from benchmarks.damage import loaded, measured
@@ -21,12 +20,12 @@ from mio2trace.align import Alignment, align
 from mio2trace.align.links import Links
 from mio2trace.align.rates import EXPLAINED
 from mio2trace.align.same_run import are_sizes_others, is_explained
-from mio2trace.cli import cli
 from mio2trace.conversion import convert
 from mio2trace.evidence import BUFFERS, NAME_AND_SIZES, Evidence
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Profile
 from mio2trace.notes import NOT_JOINED, NOT_USED, InputError, Notes
+from tests.commands import invoked
 from tests.conftest import ROOT, shared_folder
 from tests.kineto_files import kineto_file
 from tests.records import enqueued, made_operation
@@ -134,7 +133,7 @@ def test_every_command_that_joins_says_that_a_log_is_not_used(words: str, tmp_pa
     profile, log = rocpd(tmp_path), OF_OTHERS["a net's log with MIOpen's calls"]
     command, *options = words.replace("OUT", str(tmp_path / ("out.zip" if "bundle" in words else "out.json"))).split()
     options += ["slowest kernels"] if command == "query" else []
-    done = CliRunner().invoke(cli, [command, str(log), str(profile), *options])
+    done = invoked(command, log, profile, *options)
     assert done.exit_code in (0, 1)
     assert (f"{NOT_USED} (run.log.gz)" in done.stderr) is (command != "inspect")  # which joins nothing
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from mio2trace.cli import cli
 from mio2trace.notes import Notes
 from mio2trace.ops.command import parse
 from mio2trace.readers.caffe import nanoseconds
 from mio2trace.readers.tf.executions import layer_of
 from mio2trace.reports.tfprof import short_name
+from tests.commands import invoked, printed
 from tests.planted.tensorflow import view
 from tests.test_gemm import CLBLAS, gemms, kernel, miog_source, profile, program
 from tests.test_ops import entry, ops_of
@@ -63,7 +62,7 @@ def test_a_tensor_of_thousands_of_dimensions_is_none() -> None:
     for lengths in ("{" + ", ".join(["9" * 18] * 5000) + "}, ", ", ".join(["9" * 18] * 5000)):
         log = entry("ActivationForward", activDesc="miopenActivationRELU, 1, 1, 1,", xDesc=lengths)
         for command in ("ops", "driver"):
-            assert CliRunner().invoke(cli, [command, "-"], input=log, catch_exceptions=False).exit_code == 0
+            assert invoked(command, "-", stdin=log).exit_code == 0
         assert [one.input for one in ops_of(log)] == [()]
 
 
@@ -84,9 +83,7 @@ def test_what_is_no_printed_time_is_none(text: str) -> None:
 def test_a_view_with_a_step_that_is_none_is_read(digits: str, tmp_path: Path) -> None:
     path = tmp_path / "view.txt"
     path.write_bytes(f"-step {digits}\n".encode() + view("x"))
-    done = CliRunner().invoke(cli, ["tfprof", str(path), "--show", ".*"], catch_exceptions=False)
-    assert done.exit_code == 0
-    assert "conv0" in done.stdout
+    assert "conv0" in printed("tfprof", path, "--show", ".*")
 
 
 def test_a_note_that_counts_thousands_says_so() -> None:

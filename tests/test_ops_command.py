@@ -10,18 +10,18 @@ import os
 import subprocess
 import sys
 from collections import Counter, defaultdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 import mio2trace
 from benchmarks.attribution import names, samples
-from mio2trace.cli import cli
 from mio2trace.draw.containers import operation_args
 from mio2trace.ops import operations
 from mio2trace.reports.ops import COLUMNS, SEED_COLUMNS
+from tests.commands import invoked, json_of, printed
 from tests.conftest import shared_folder
 from tests.kineto_files import FIRST_US, kineto_file
 from tests.kineto_files import row as event_row
@@ -64,8 +64,7 @@ def bnorm(layout: str, api: str = "BatchNormalizationForwardTraining") -> str:
     )  # fmt: skip
 
 
-def run(*args: str, stdin: bytes = b"") -> Result:
-    return CliRunner().invoke(cli, ["ops", *args], input=stdin, catch_exceptions=False)
+run = partial(invoked, "ops")
 
 
 @pytest.fixture
@@ -94,7 +93,7 @@ def test_one_row_an_operation_with_every_column(log: str) -> None:
     assert "run.log: 6 operations: 5 run, 1 find" in done.stderr
     assert "line of other programs" in done.stderr
     assert run(log, "--quiet").stderr == ""
-    objects = json.loads(run(log, "--format", "json").stdout)
+    objects = json_of("ops", log)
     assert objects[0]["gemm"] == {"M": 5, "N": 30, "K": 27, "batch": 4}
     assert objects[0]["doubts"] == ["the data type is not known: the command assumes float"]
     assert "gemm" not in objects[4]
@@ -102,7 +101,7 @@ def test_one_row_an_operation_with_every_column(log: str) -> None:
 
 
 def test_groups(log: str) -> None:
-    rows = json.loads(run(log, "--format", "json", "--phase", "run", "--group-by", "problem").stdout)
+    rows = json_of("ops", log, "--phase", "run", "--group-by", "problem")
     assert [(row["count"], row["problem"]) for row in rows] == [
         (3, "Conv fwd 2x6x9x8 -> 2x10x5x6 k3x3 s2x1 g2 p1x0"),
         (1, "Conv fwd 2x6x9x8 -> 2x10x5x4 k3x5 s2x1 p1x0"),
@@ -110,7 +109,7 @@ def test_groups(log: str) -> None:
     ]
     assert rows[0]["flop"] == 2 * 2 * 10 * 30 * 3 * 9
     assert "line" not in rows[0]
-    both = json.loads(run(log, "--format", "json", "--group-by", "primitive,phase").stdout)
+    both = json_of("ops", log, "--group-by", "primitive,phase")
     assert [(row["count"], row["primitive"], row["phase"]) for row in both] == [
         (4, "conv", "run"), (1, "conv", "find"), (1, "bnorm", "run"),
     ]  # fmt: skip
@@ -161,7 +160,7 @@ def test_coverage_counts_what_was_not_understood(tmp_path: Path) -> None:
         + "MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver conv -n 1 -c 3 -H 8 -W\n"
         + "hello\n" + conv_entry()[:200]
     )  # fmt: skip
-    rows = json.loads(run(str(path), "--coverage", "--format", "json").stdout)
+    rows = json_of("ops", path, "--coverage")
     assert len(rows) == 1
     row = rows[0]
     kinds = row.pop("kinds")
@@ -203,7 +202,7 @@ def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
 def test_the_posted_logs_are_understood(shared: Path) -> None:
     """Every entry and command is decoded or cut off by the post itself, and 99 % of the level lines are classified."""
     files = sorted(str(path) for path in (shared / "samples" / "miopen-logs").glob("*.txt"))
-    rows = json.loads(run(*files, "--coverage", "--format", "json").stdout)
+    rows = json_of("ops", *files, "--coverage")
     assert len(rows) == len(files)
     for row in rows:
         assert row["entries"] == row["entries_decoded"] + row["entries_cut"]
@@ -251,17 +250,6 @@ def files_of(name: str) -> tuple[str, str]:
     return str(FOLDER / name / "run.log"), str(FOLDER / name / "prof.json")
 
 
-def output(*arguments: str) -> str:
-    result = CliRunner().invoke(cli, arguments)
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
-def rows(*arguments: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(output(*arguments, "--format", "json"))
-    return found
-
-
 def kernels(name: str) -> list[tuple[int | None, str, int]]:
     """(line of the true call, kernel's name, its time) of every kernel, from truth and profile alone."""
     truth = json.loads((FOLDER / name / "truth.json").read_bytes())
@@ -282,7 +270,7 @@ def test_times_are_those_of_the_true_kernels(name: str) -> None:
     true: dict[int, list[tuple[str, int]]] = defaultdict(list)
     for line, kernel, ns in kernels(name):
         true[line or 0].append((kernel, ns))
-    each = rows("ops", *files_of(name), "--each")
+    each = json_of("ops", *files_of(name), "--each")
     whole = sum(ns for _, _, ns in kernels(name))
     for row in each:
         ran = true[row["line"]]
@@ -303,12 +291,12 @@ def test_groups_sum_their_operations(name: str) -> None:
     iterations = range(2, 11) if "10it" in name else (1,)
     each: dict[str, list[dict[str, Any]]] = defaultdict(list)
     searched: Counter[str] = Counter()
-    for row in rows("ops", *files_of(name), "--each"):
+    for row in json_of("ops", *files_of(name), "--each"):
         if row["phase"] == "find":
             searched[row["problem"]] += row.get("kernel_ns", 0)
         elif row["kernels"] and row["iteration"] in iterations:
             each[row["problem"]].append(row)
-    groups = rows("ops", *files_of(name), "--group-by", "problem")
+    groups = json_of("ops", *files_of(name), "--group-by", "problem")
     assert {group["problem"] for group in groups} == each.keys()
     times = [group["kernel_ns"] for group in groups]
     assert times == sorted(times, reverse=True)
@@ -327,11 +315,11 @@ def test_groups_sum_their_operations(name: str) -> None:
 @pytest.mark.shared
 def test_which_files_make_a_table_with_times() -> None:
     """A log that holds its profile has times, a log alone none; the profile may come first."""
-    alone = rows("ops", str(FOLDER / "m121-alexnet-infer-interleaved" / "run.log"), "--each")
+    alone = json_of("ops", str(FOLDER / "m121-alexnet-infer-interleaved" / "run.log"), "--each")
     assert sum(row["kernels"] for row in alone) == 58
     log, profile = files_of("m121-lenet-infer")
-    assert output("ops", log, profile, "--format", "csv") == output("ops", profile, log, "--format", "csv")
-    assert "kernel_ns" not in output("ops", log, "--format", "csv").splitlines()[0]
+    assert printed("ops", log, profile, "--format", "csv") == printed("ops", profile, log, "--format", "csv")
+    assert "kernel_ns" not in printed("ops", log, "--format", "csv").splitlines()[0]
 
 
 @pytest.mark.shared
@@ -340,13 +328,13 @@ def test_driver_lines_tell_the_time_of_an_iteration() -> None:
     files = files_of("m290-alexnet-infer-10it")
     expected = [
         (row["command"], f"{row['kernel_ns'] / 1e6:.3f} ms in a steady iteration")
-        for row in rows("ops", *files, "--group-by", "command")
+        for row in json_of("ops", *files, "--group-by", "command")
         if "command" in row
     ]
     assert len(expected) > 5
-    lines = [line.partition(" # ") for line in output("driver", *files).splitlines()]
+    lines = [line.partition(" # ") for line in printed("driver", *files).splitlines()]
     assert [(command, said.rpartition(", ")[2]) for command, _, said in lines if " ms " in said] == expected
-    assert " ms " not in output("driver", files[0])
+    assert " ms " not in printed("driver", files[0])
 
 
 @pytest.mark.shared
@@ -354,19 +342,19 @@ def test_what_only_the_profile_states_is_in_every_table(tmp_path: Path) -> None:
     """Beside MIOpen's calls PyTorch's own ops: each has its row, and time by problem is that of the kernels."""
     twin = shared_folder() / "samples" / "rocm-twins" / "lenet-train-own-layers"
     files = str(twin / "run.hip.log"), str(twin / "kineto" / "rank0.pt.trace.json.gz")
-    kernel_ns = sum(row["kernel_ns"] for row in rows("kernels", *files) if "operation" in row)
-    each = rows("ops", *files, "--each")
+    kernel_ns = sum(row["kernel_ns"] for row in json_of("kernels", *files) if "operation" in row)
+    each = json_of("ops", *files, "--each")
     assert {"aten::addmm", "miopenConvolutionForward"} <= {row["api"] for row in each}
     assert sum(row.get("kernel_ns", 0) for row in each) == kernel_ns
-    assert sum(row["kernel_ns"] for row in rows("ops", *files, "--group-by", "problem")) == kernel_ns
-    output(*files, "-o", str(tmp_path / "out.parquet"))
-    assert rows("ops", str(tmp_path / "out.parquet"), "--each") == each
+    assert sum(row["kernel_ns"] for row in json_of("ops", *files, "--group-by", "problem")) == kernel_ns
+    printed(*files, "-o", str(tmp_path / "out.parquet"))
+    assert json_of("ops", str(tmp_path / "out.parquet"), "--each") == each
 
 
 def driver_times(*files: Path) -> dict[str, tuple[int, float, str]]:
     """By command: calls, time of an iteration in ms, whose iteration it is."""
     found = {}
-    for line in output("driver", *map(str, files)).splitlines():
+    for line in printed("driver", *map(str, files)).splitlines():
         command, _, said = line.partition(" # ")
         calls, _, of = said.partition(", ")
         ms, _, whose = of.partition(" ms in a steady iteration")

@@ -10,15 +10,17 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Sequence
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from tests.oracle import events, kineto, read, rocpd, rocprofv3, rpd
 from tests.oracle.rules import Answer, Device, Step, answer, longest_repetition, union, without
 
-US = 1000
+US = MS = 1000
+"""Nanoseconds, and microseconds."""
 MAIN, AUTOGRAD = 7, 8
 """Threads of the host."""
 
@@ -85,86 +87,143 @@ def windows(device: Device) -> list[tuple[float, float | None]]:
     return [(step.begin / US, None if step.end is None else step.end / US) for step in device.steps]
 
 
-def kernel_us(device: Device) -> list[float]:
-    return [step.kernel_ns / US for step in device.steps]
-
-
 def shares(step: Step) -> dict[str, float]:
     """Parts of a step, in microseconds; without what is nothing."""
     return {part: ns / US for part, ns in step.parts.items() if ns}
 
 
-def test_device_ahead() -> None:
-    """It has done everything before the host ends a step: the host's times are the boundaries."""
-    device = steps(2).run("a", 10, 12, 30).run("a", 110, 112, 140).device
-    assert windows(device) == [(0, 100), (100, 200)]
-    assert kernel_us(device) == [18, 28]
-    assert [shares(step) for step in device.steps] == [{"compute": 18, "idle": 82}, {"compute": 28, "idle": 72}]
+class Case(NamedTuple):
+    """A trace of one device, and of each of its steps the window, the kernel time and the parts, in microseconds."""
+
+    trace: Trace
+    windows: list[tuple[float, float]]
+    kernel_us: list[float]
+    parts: list[dict[str, float]]
+    kernels: list[int]
+    left_out: dict[str, int] = {"before": 0, "between": 0, "unknown": 0}  # noqa: RUF012
+    """Commands in no step."""
 
 
-def test_device_behind_by_half_a_step() -> None:
-    """It is never idle after its first command: the second step begins where the first one's work ends."""
-    device = steps(2).run("a", 10, 20, 150).run("b", 110, 150, 260).device
-    assert windows(device) == [(0, 150), (150, 260)]
-    assert kernel_us(device) == [130, 110]
-    assert [shares(step) for step in device.steps] == [{"compute": 130, "idle": 20}, {"compute": 110}]
-
-
-def test_device_behind_by_two_steps() -> None:
-    device = steps(3).run("a", 10, 20, 320).run("b", 110, 320, 520).run("c", 210, 520, 700).device
-    assert windows(device) == [(0, 320), (320, 520), (520, 700)]
-    assert kernel_us(device) == [300, 200, 180]
-    assert sum(step.parts["idle"] for step in device.steps) == 20 * US
-
-
-def test_host_bound_start() -> None:
-    """More than half of each step passes before its first kernel: that is idle, in each of them."""
-    device = steps(2).run("a", 60, 62, 99).run("a", 160, 162, 199).device
-    assert windows(device) == [(0, 100), (100, 200)]
-    assert [step.parts["idle"] / US for step in device.steps] == [63, 63]
-
-
-def test_one_step_only() -> None:
-    device = Trace().step("ProfilerStep#4", 10, 60).run("a", 15, 20, 50).device
-    assert windows(device) == [(10, 60)]
-    assert (kernel_us(device), device.steps[0].kernels, shares(device.steps[0])) == (
-        [30],
-        1,
-        {"compute": 30, "idle": 20},
-    )
-
-
-def test_one_step_that_the_device_ends_later() -> None:
-    device = Trace().step("ProfilerStep#4", 10, 60).run("a", 15, 20, 90).device
-    assert windows(device) == [(10, 90)]
-
-
-@pytest.mark.parametrize(
-    ("end", "expected"),
-    [
-        (90, [(0, 100), (100, 110), (110, 200)]),
-        (105, [(0, 105), (105, 110), (110, 200)]),
-        (150, [(0, 150), (150, 150), (150, 200)]),
-    ],
-)
-def test_a_step_without_kernels(end: float, expected: list[tuple[float, float]]) -> None:
-    """It has what its time on the host leaves: all of it, half of it, nothing, as the step before it ends."""
+def empty_step(end: float) -> Trace:
+    """Of 10 us on the host, behind one whose work ends then."""
     trace = Trace().step("ProfilerStep#0", 0, 100).step("ProfilerStep#1", 100, 110).step("ProfilerStep#2", 110, 200)
-    device = trace.run("a", 10, 20, end).run("b", 115, 160, 190).device
-    assert windows(device) == expected
-    assert [step.kernels for step in device.steps] == [1, 0, 1]
+    return trace.run("a", 10, 20, end).run("b", 115, 160, 190)
 
 
-def test_two_streams() -> None:
-    """A late all-reduce does not move the boundary, and is exposed where nothing is computed meanwhile."""
-    trace = steps(2).run("a", 10, 20, 80).run("b", 105, 110, 180)
-    device = trace.run("ncclDevKernel_Generic(x)", 50, 60, 130, stream=4).device
-    assert windows(device) == [(0, 100), (100, 200)]
-    assert kernel_us(device) == [60 + 70, 70]
-    assert [shares(step) for step in device.steps] == [
-        {"compute": 60, "communication": 20, "idle": 20},
-        {"compute": 70, "communication": 10, "idle": 20},
-    ]
+def long_step() -> Trace:
+    """Of 10 ms, with a kernel in the first one."""
+    return Trace().step("ProfilerStep#0", 0, 10 * MS).run("a", 10, 100, 1 * MS)
+
+
+def waiting_copy() -> Trace:
+    trace = long_step().call("hipMemcpyWithStream", 500, 9 * MS)
+    trace.row("gpu_memcpy", "c", (8 * MS, 9 * MS), 0, 0, device=0, stream=0, correlation=trace.ids)
+    return trace
+
+
+def overlapping() -> Trace:
+    trace = steps(1).run("a", 10, 20, 60).run("b", 11, 40, 80, stream=1)
+    trace.run("Memcpy DtoD (Device -> Device)", 12, 70, 95, stream=2, cat="gpu_memcpy")
+    return trace.run("__amd_rocclr_fillBufferAligned", 13, 95, 97)
+
+
+IN_STEPS = [(0, 100), (100, 200)]
+CASES = {
+    "the device has done everything before the host ends a step: the host's times are the boundaries": Case(
+        steps(2).run("a", 10, 12, 30).run("a", 110, 112, 140), [*IN_STEPS], [18, 28],
+        [{"compute": 18, "idle": 82}, {"compute": 28, "idle": 72}], [1, 1],
+    ),
+    "half a step behind it is never idle after its first command: a step begins where the work before it ends": Case(
+        steps(2).run("a", 10, 20, 150).run("b", 110, 150, 260), [(0, 150), (150, 260)], [130, 110],
+        [{"compute": 130, "idle": 20}, {"compute": 110}], [1, 1],
+    ),
+    "two steps behind": Case(
+        steps(3).run("a", 10, 20, 320).run("b", 110, 320, 520).run("c", 210, 520, 700),
+        [(0, 320), (320, 520), (520, 700)], [300, 200, 180],
+        [{"compute": 300, "idle": 20}, {"compute": 200}, {"compute": 180}], [1, 1, 1],
+    ),
+    "more than half of each step passes before its first kernel: that is idle, in each of them": Case(
+        steps(2).run("a", 60, 62, 99).run("a", 160, 162, 199), [*IN_STEPS], [37, 37], [{"compute": 37, "idle": 63}] * 2,
+        [1, 1],
+    ),
+    "one step": Case(
+        Trace().step("ProfilerStep#4", 10, 60).run("a", 15, 20, 50), [(10, 60)], [30], [{"compute": 30, "idle": 20}],
+        [1],
+    ),
+    "one step that the device ends later": Case(
+        Trace().step("ProfilerStep#4", 10, 60).run("a", 15, 20, 90), [(10, 90)], [70], [{"compute": 70, "idle": 10}],
+        [1],
+    ),
+    # a step without kernels has what its time on the host leaves: all of it, half of it, nothing
+    **{
+        f"a step without kernels, behind {end} us": Case(
+            empty_step(end), [(0, first), (first, second), (second, 200)], [end - 20, 0, 30],
+            [{"compute": end - 20, "idle": first - end + 20}, {"idle": second - first} if second > first else {},
+             {"compute": 30, "idle": 170 - second}], [1, 0, 1],
+        )
+        for end, first, second in ((90, 100, 110), (105, 105, 110), (150, 150, 150))
+    },
+    "a late all-reduce does not move the boundary, and is exposed where nothing is computed meanwhile": Case(
+        steps(2).run("a", 10, 20, 80).run("b", 105, 110, 180).run("ncclDevKernel_Generic(x)", 50, 60, 130, stream=4),
+        [*IN_STEPS], [60 + 70, 70],
+        [{"compute": 60, "communication": 20, "idle": 20}, {"compute": 70, "communication": 10, "idle": 20}], [2, 1],
+    ),
+    "what the stream ran before anything on it was launched is in no step, and the first begins after it": Case(
+        steps(2).run("x", None, 5, 40).run("x", None, 40, 80).run("a", 10, 80, 120).run("a", 110, 120, 230),
+        [(80, 120), (120, 230)], [40, 110], [{"compute": 40}, {"compute": 110}], [1, 1],
+        {"before": 2, "between": 0, "unknown": 0},
+    ),
+    "the first command waits for what nothing recorded: the step begins where the command does": Case(
+        Trace().step("ProfilerStep#0", 0, 2000).run("a", 100, 5000, 5200).run("b", 200, 5250, 5500), [(5000, 5500)],
+        [450], [{"compute": 450, "idle": 50}], [2],
+    ),
+    "a command whose launch is lost is in a step if it is between two commands of it": Case(
+        steps(2).run("a", 10, 20, 30).run("x", None, 30, 40).run("b", 20, 40, 50).run("y", None, 50, 60)
+        .run("a", 110, 120, 130).run("z", None, 130, 140),
+        [*IN_STEPS], [30, 10], [{"compute": 40, "idle": 60}, {"compute": 20, "idle": 80}], [3, 1],
+        {"before": 0, "between": 0, "unknown": 2},
+    ),
+    "a checkpoint between two steps is in no window, though the device runs it late": Case(
+        Trace().step("ProfilerStep#0", 0, 100).step("ProfilerStep#1", 150, 250).run("a", 10, 20, 90)
+        .run("save", 110, 120, 140).run("a", 160, 170, 240),
+        [(0, 100), (150, 250)], [70, 70], [{"compute": 70, "idle": 30}] * 2, [1, 1],
+        {"before": 0, "between": 1, "unknown": 0},
+    ),
+    "the backward pass is launched by another thread, while the step is open on the first": Case(
+        steps(2).run("a", 10, 20, 90).run("b", 90, 105, 150, thread=AUTOGRAD).run("a", 110, 150, 160),
+        [(0, 150), (150, 200)], [70 + 45, 10], [{"compute": 115, "idle": 35}, {"compute": 10, "idle": 40}], [2, 1],
+    ),
+    "commands that overlap count once": Case(
+        overlapping(), [(0, 100)], [82], [{"compute": 60, "copies": 17, "idle": 23}], [3]
+    ),
+    "the host is in the call for 8 ms before the copy begins: the device was busy all the while": Case(
+        waiting_copy(), [(0, 10 * MS)], [900],
+        [{"compute": 900, "not recorded": 7 * MS, "copies": 1 * MS, "idle": 1100}], [1],
+    ),
+    "while the host waits for a graph whose kernels are not recorded, the device is not idle": Case(
+        long_step().call("hipGraphLaunch", 1200, 1300).call("hipStreamSynchronize", 1400, 9400), [(0, 10 * MS)], [900],
+        [{"compute": 900, "not recorded": 8 * MS, "idle": 1100}], [1],
+    ),
+    "what goes into a graph is not work": Case(
+        long_step().call("hipStreamBeginCapture", 1100, 1101).call("hipLaunchKernel", 1200, 1300)
+        .call("hipStreamEndCapture", 1310, 1320).call("hipStreamSynchronize", 1400, 9400),
+        [(0, 10 * MS)], [900], [{"compute": 900, "idle": 9100}], [1],
+    ),
+    "a host that waits for nothing sleeps: all that was launched is recorded": Case(
+        long_step().call("hipStreamSynchronize", 1400, 9400), [(0, 10 * MS)], [900], [{"compute": 900, "idle": 9100}],
+        [1],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_steps_of_a_device(case: Case) -> None:
+    device = case.trace.device
+    assert windows(device) == case.windows
+    assert [step.kernel_ns / US for step in device.steps] == case.kernel_us
+    assert [shares(step) for step in device.steps] == case.parts
+    assert [step.kernels for step in device.steps] == case.kernels
+    assert {name: getattr(device, name) for name in case.left_out} == case.left_out
 
 
 def test_two_devices() -> None:
@@ -191,88 +250,6 @@ def test_two_processes() -> None:
     assert told.copies == {100: 1, 200: 2}
 
 
-def test_before_the_recording() -> None:
-    """Nothing on the stream was launched yet, though steps have begun: it is in none, and the first begins after it."""
-    trace = steps(2).run("x", None, 5, 40).run("x", None, 40, 80).run("a", 10, 80, 120).run("a", 110, 120, 230)
-    device = trace.device
-    assert (device.before, device.unknown) == (2, 0)
-    assert windows(device) == [(80, 120), (120, 230)]
-    assert kernel_us(device) == [40, 110]
-
-
-def test_behind_work_from_before_the_recording() -> None:
-    """The first command waits for what nothing recorded: the device was not idle, and the step begins where it does."""
-    trace = Trace().step("ProfilerStep#0", 0, 2000).run("a", 100, 5000, 5200).run("b", 200, 5250, 5500)
-    (step,) = trace.device.steps
-    assert windows(trace.device) == [(5000, 5500)]
-    assert shares(step) == {"compute": 450, "idle": 50}
-
-
-def test_launches_that_are_lost() -> None:
-    """Between two commands of one step it is in that step; between two steps it is in none."""
-    trace = steps(2).run("a", 10, 20, 30).run("x", None, 30, 40).run("b", 20, 40, 50)
-    device = trace.run("y", None, 50, 60).run("a", 110, 120, 130).run("z", None, 130, 140).device
-    assert (device.before, device.unknown, [step.kernels for step in device.steps]) == (0, 2, [3, 1])
-    assert kernel_us(device) == [30, 10]
-
-
-def test_between_steps() -> None:
-    """A checkpoint is in no step's window, though the device runs it late."""
-    trace = Trace().step("ProfilerStep#0", 0, 100).step("ProfilerStep#1", 150, 250)
-    device = trace.run("a", 10, 20, 90).run("save", 110, 120, 140).run("a", 160, 170, 240).device
-    assert windows(device) == [(0, 100), (150, 250)]
-    assert (device.between, kernel_us(device)) == (1, [70, 70])
-
-
-def test_by_launch_on_any_thread() -> None:
-    """The backward pass is launched by another thread, while the step is open on the first."""
-    device = steps(2).run("a", 10, 20, 90).run("b", 90, 105, 150, thread=AUTOGRAD).run("a", 110, 150, 160).device
-    assert kernel_us(device) == [70 + 45, 10]
-    assert windows(device) == [(0, 150), (150, 200)]
-
-
-def test_overlapping_commands_count_once() -> None:
-    trace = steps(1).run("a", 10, 20, 60).run("b", 11, 40, 80, stream=1)
-    trace.run("Memcpy DtoD (Device -> Device)", 12, 70, 95, stream=2, cat="gpu_memcpy")
-    (step,) = trace.run("__amd_rocclr_fillBufferAligned", 13, 95, 97).device.steps
-    assert shares(step) == {"compute": 60, "copies": 17, "idle": 23}
-    assert (step.kernels, step.kernel_ns) == (3, 82 * US)
-
-
-MS = 1000
-
-
-def test_a_copy_that_waits_for_what_is_not_recorded() -> None:
-    """The host is in the call for 8 ms before the copy begins: the device was busy all the while."""
-    trace = Trace().step("ProfilerStep#0", 0, 10 * MS).run("a", 10, 100, 1 * MS)
-    trace.call("hipMemcpyWithStream", 500, 9 * MS)
-    trace.row("gpu_memcpy", "c", (8 * MS, 9 * MS), 0, 0, device=0, stream=0, correlation=trace.ids)
-    (step,) = trace.device.steps
-    assert shares(step) == {"compute": 900, "not recorded": 7 * MS, "copies": 1 * MS, "idle": 100 + 1 * MS}
-
-
-@pytest.mark.parametrize("captured", [False, True])
-def test_a_graph_whose_kernels_are_not_recorded(captured: bool) -> None:
-    """While the host waits for it, the device is not idle; but what goes into a graph is not work."""
-    trace = Trace().step("ProfilerStep#0", 0, 10 * MS).run("a", 10, 100, 1 * MS)
-    if captured:
-        trace.call("hipStreamBeginCapture", 1100, 1101)
-    trace.call("hipLaunchKernel" if captured else "hipGraphLaunch", 1200, 1300)
-    if captured:
-        trace.call("hipStreamEndCapture", 1310, 1320)
-    (step,) = trace.call("hipStreamSynchronize", 1400, 9400).device.steps
-    lost = 0 if captured else 8 * MS
-    assert step.parts["not recorded"] / US == lost
-    assert step.parts["idle"] / US == 100 + 9 * MS - lost
-
-
-def test_waiting_for_nothing_is_idle() -> None:
-    """All that was launched is recorded: a sleeping host."""
-    trace = Trace().step("ProfilerStep#0", 0, 10 * MS).run("a", 10, 100, 1 * MS)
-    (step,) = trace.call("hipStreamSynchronize", 1400, 9400).device.steps
-    assert shares(step) == {"compute": 900, "idle": 100 + 9 * MS}
-
-
 @pytest.mark.shared
 def test_a_trace_whose_numbers_are_known(shared: Path) -> None:
     """Counted by others, and by hand: 757 kernels ran before the recording, three steps follow one another closely."""
@@ -287,43 +264,42 @@ def test_a_trace_whose_numbers_are_known(shared: Path) -> None:
 # ---- which ranges are steps
 
 
-def marked(trace: Trace) -> list[str]:
-    return [step.name for step in trace.device.steps]
-
-
-def test_steps_of_a_serving_engine_lie_in_those_of_the_profiler() -> None:
-    trace = Trace().step("ProfilerStep#0", 0, 300)
-    trace.step("execute_32_context_0(sq0)_generation_32(sq32)", 10, 140).step("step[DECODE bs=32]", 20, 130)
-    trace.step("execute_32_context_0(sq0)_generation_32(sq32)", 150, 290).run("a", 30, 40, 50).run("a", 160, 170, 180)
-    assert marked(trace) == ["execute_32_context_0(sq0)_generation_32(sq32)"] * 2
-
-
-def test_ops_are_no_steps() -> None:
-    """However often they come, and layers do not hold the launches."""
-    trace = Trace().step("aten::linear", 0, 20).step("aten::linear", 20, 40).run("a", 5, 10, 15).run("b", 25, 30, 35)
-    assert marked(trace) == []
-
-
-def test_ranges_of_any_name() -> None:
-    """They come again, do not overlap, and hold nearly all launches: of two levels the one with more of them."""
+def batches() -> Trace:
     trace = Trace().step("epoch 0", 0, 300)
     for at in range(3):
         trace.step(f"my batch {at}", at * 100, at * 100 + 90).step("loss", at * 100 + 50, at * 100 + 60)
         trace.run("a", at * 100 + 5, at * 100 + 10, at * 100 + 40).run("b", at * 100 + 55, at * 100 + 60, at * 100 + 65)
-    assert marked(trace) == ["my batch 0", "my batch 1", "my batch 2"]
+    return trace
 
 
-def test_a_point_in_time_is_no_step() -> None:
-    trace = Trace().step("iteration 1", 5, 5).run("a", 10, 20, 30).run("b", 20, 30, 40)
-    assert marked(trace) == []
-
-
-def test_ranges_that_hold_too_little() -> None:
+def two_parts() -> Trace:
     trace = Trace()
     for at in range(2):
         trace.step(f"part {at}", at * 100, at * 100 + 90).run(f"k{at}", at * 100 + 5, at * 100 + 10, at * 100 + 40)
-    assert marked(trace) == ["part 0", "part 1"]
-    assert marked(trace.run("c", 205, 210, 240)) == []
+    return trace
+
+
+ENGINES = "execute_32_context_0(sq0)_generation_32(sq32)"
+
+
+@pytest.mark.parametrize(
+    ("trace", "names"),
+    [
+        # steps of a serving engine lie in those of the profiler
+        (Trace().step("ProfilerStep#0", 0, 300).step(ENGINES, 10, 140).step("step[DECODE bs=32]", 20, 130)
+         .step(ENGINES, 150, 290).run("a", 30, 40, 50).run("a", 160, 170, 180), [ENGINES] * 2),
+        # ops are no steps, however often they come, and layers do not hold the launches
+        (Trace().step("aten::linear", 0, 20).step("aten::linear", 20, 40).run("a", 5, 10, 15).run("b", 25, 30, 35), []),
+        # ranges of any name come again, do not overlap, and hold nearly all launches: of two levels that with more
+        (batches(), ["my batch 0", "my batch 1", "my batch 2"]),
+        # a point in time is no step
+        (Trace().step("iteration 1", 5, 5).run("a", 10, 20, 30).run("b", 20, 30, 40), []),
+        (two_parts(), ["part 0", "part 1"]),
+        (two_parts().run("c", 205, 210, 240), []),  # they hold too little
+    ],
+)  # fmt: skip
+def test_which_ranges_are_steps(trace: Trace, names: list[str]) -> None:
+    assert [step.name for step in trace.device.steps] == names
 
 
 def test_steps_by_repetition() -> None:
@@ -334,7 +310,7 @@ def test_steps_by_repetition() -> None:
         trace.run("a", start, start + 2, start + 20).run("b", start + 3, start + 20, start + 30)
     device = trace.device
     assert windows(device) == [(10, 60), (60, 110), (110, None)]
-    assert kernel_us(device) == [28, 28, 28]
+    assert [step.kernel_ns / US for step in device.steps] == [28, 28, 28]
     assert (device.between, device.marked) == (1, False)
 
 
@@ -389,18 +365,13 @@ def test_it_shares_nothing_with_the_program() -> None:
 # ---- readers: the same two steps in each format
 
 
+OF_COMMAND = attrgetter("process", "device", "stream", "kind", "name", "start", "end")
+OF_CALL = attrgetter("name", "thread", "start")
+
+
 def seen(recording: events.Recording) -> list[tuple[Any, ...]]:
     return [
-        (
-            c.process,
-            c.device,
-            c.stream,
-            c.kind,
-            c.name,
-            c.start,
-            c.end,
-            c.call and (c.call.name, c.call.thread, c.call.start),
-        )
+        (*OF_COMMAND(c), c.call and OF_CALL(c.call))
         for c in sorted(recording.commands, key=lambda command: command.start)
     ]
 

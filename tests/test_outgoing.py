@@ -11,7 +11,6 @@ import urllib.parse
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -21,6 +20,7 @@ from mio2trace.outgoing import csv_text, json_text, markdown_text, shortened, vi
 from mio2trace.reports import FORMS, Cell, Form, Table, print_table
 from mio2trace.trace import Slice
 from tests import rocm_made
+from tests.commands import invoked
 from tests.planted import opencl, tensorflow
 
 HOSTILE = {
@@ -156,11 +156,11 @@ def test_no_command_shows_what_steers(name: str, what: str, tmp_path: Path) -> N
         if command.split()[0] in ("inspect", "driver") or "--text" in command:
             forms = ((),)
         for form in forms:
-            done = CliRunner().invoke(cli.cli, [*command.split(), *form, *paths], catch_exceptions=False)
+            done = invoked(*command.split(), *form, *paths)
             shown += done.exit_code == 0
             for line in (done.stdout + "\n" + done.stderr).split("\n"):
                 assert line.isprintable(), (command, form)
-    done = CliRunner().invoke(cli.cli, ["convert", *paths, "-o", str(tmp_path / "out.json")], catch_exceptions=False)
+    done = invoked("convert", *paths, "-o", tmp_path / "out.json")
     assert all(line.isprintable() for line in done.stderr.split("\n"))
     assert shown or what in ("a null", "a line"), "these make some formats none"
 
@@ -230,7 +230,7 @@ def test_what_pictures_say_is_written_out(text: str, tmp_path: Path) -> None:
     (tmp_path / "a.db").write_bytes(rocm_made.rocpd(rocm_made.run(text)))
     page = tmp_path / "page.html"
     run = str(tmp_path / "a.db")
-    assert CliRunner().invoke(cli.cli, ["compare", run, run, "-o", str(page)]).exit_code == 0
+    assert invoked("compare", run, run, "-o", page).exit_code == 0
     written = page.read_text("utf-8")
     assert text not in written
     assert [char for char in set(written) if not char.isprintable() and char not in "\n\t"] == []

@@ -8,10 +8,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from mio2trace import writers
-from mio2trace.cli import cli
+from tests.commands import invoked
 from tests.fuzz import own_traces
 from tests.own_traces import resealed
 
@@ -19,7 +18,7 @@ SUM = "select count(*), sum(dur) from slice"
 
 
 def query(path: Path, *more: str) -> tuple[int, str, str]:
-    done = CliRunner().invoke(cli, ["query", str(path), SUM, *more])
+    done = invoked("query", path, SUM, *more)
     return done.exit_code, done.stdout, done.stderr
 
 

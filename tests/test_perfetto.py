@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from mio2trace.cli import cli
+from tests.commands import invoked
 from tests.conftest import UI, Engine
 from tests.perfetto_tools.perfetto_ui import PerfettoUIError
 from tests.perfetto_tools.tp_query import read_checks
@@ -209,7 +208,7 @@ def test_every_sample_converts_or_is_refused(
     trace = None
     for path in inputs[part::6]:
         out.unlink(missing_ok=True)
-        done = CliRunner().invoke(cli, [str(path), "-o", str(out), "--quiet", "--check"])
+        done = invoked(path, "-o", out, "--quiet", "--check")
         name = str(path.relative_to(root))
         if done.exit_code == 0:
             if trace is None:

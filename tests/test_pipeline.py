@@ -13,10 +13,9 @@ from typing import Any
 
 import orjson
 import pytest
-from click.testing import CliRunner
 
 import mio2trace
-from mio2trace import cli, readers
+from mio2trace import readers
 from mio2trace.conversion import Conversion, convert
 from mio2trace.draw import selection
 from mio2trace.files import replacing
@@ -24,6 +23,7 @@ from mio2trace.notes import InputError
 from mio2trace.readers import READERS
 from mio2trace.trace import Flow, Slice
 from tests import made_up_format
+from tests.commands import invoked
 from tests.conftest import ROOT
 from tests.kineto_files import kineto_file, row
 from tests.small_runs import Program, as_json, as_text, benchmark, kinds, small
@@ -361,7 +361,7 @@ def small_viewer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def converted(path: Path, *options: str) -> tuple[str, list[dict[str, Any]]]:
     output = path.with_name("out.json")
-    found = CliRunner().invoke(cli.cli, ["convert", str(path), "-o", str(output), *options])
+    found = invoked("convert", path, "-o", output, *options)
     assert found.exit_code == 0, found.output
     return found.output, orjson.loads(output.read_bytes())["traceEvents"]
 

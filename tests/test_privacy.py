@@ -20,11 +20,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mio2trace.cli import cli
 from mio2trace.conversion import HostCalls, convert
 from mio2trace.model import Sort, log
 from mio2trace.model.profile import Activity, Call, Profile
@@ -32,6 +30,7 @@ from mio2trace.notes import OptionError
 from mio2trace.privacy import KINDS, Cleaner, records, text_fields
 from mio2trace.privacy.rules import RULES, Rule, Rules
 from tests.canaries import BY_NAME, CANARIES, SOME, leaks
+from tests.commands import printed
 from tests.conftest import ROOT, Golden
 from tests.fuzz.law import on_disk
 from tests.planted.opencl import CALLS, FORMATS, LOG, profile_calls
@@ -417,10 +416,9 @@ def table(folder: Path, data: bytes, *options: str) -> str:
     path = folder / "in"
     path.write_bytes(data)
     assert leaks(data)
-    result = CliRunner().invoke(cli, ["tfprof", *options, "--show", ".*", "-q", str(path)], catch_exceptions=False)
-    assert result.exit_code == 0, result.stderr
-    assert "conv0" in result.stdout
-    return result.stdout
+    result = printed("tfprof", *options, "--show", ".*", "-q", path)
+    assert "conv0" in result
+    return result
 
 
 @pytest.mark.parametrize("what", SOME)

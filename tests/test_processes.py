@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import shutil
@@ -11,12 +10,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from click.testing import CliRunner
 
 from mio2trace.align import NONE
 from mio2trace.align.processes import ProcessClock, relate_processes
 from mio2trace.analysis import analyse
-from mio2trace.cli import cli
 from mio2trace.comparing.sides import OPTIONS, side
 from mio2trace.conversion import Conversion, convert
 from mio2trace.model.log import FrameworkLog
@@ -25,6 +22,7 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.readers.rocm.assembly import rank_in, scope_of
 from mio2trace.runs import Told, note_shared_devices, same_job, shares
 from mio2trace.trace import Flow, Slice
+from tests.commands import csv_of, invoked
 from tests.conftest import shared_folder
 from tests.kineto_files import FIRST_US, kineto_file, rows
 from tests.records import process_of_a_job
@@ -129,10 +127,7 @@ def test_a_folder_of_a_job_is_one_picture(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["ops", "kernels", "kernels --by name", "kernels --by layer", "layers"])
 def test_tables_say_the_rank_where_there_are_several(command: str) -> None:
     def rows(*patterns: str) -> list[dict[str, str]]:
-        given = [*command.split(), "--format", "csv", *map(str, files_of(*patterns))]
-        result = CliRunner().invoke(cli, given)
-        assert result.exit_code == 0, result.output
-        return list(csv.DictReader(io.StringIO(result.stdout)))
+        return csv_of(*command.split(), *files_of(*patterns))
 
     several = rows("rocpd/merged.db.gz", "run.rank?.log")
     alone = [rows(f"rocpd/4273{rank * 3}_results.db.gz", f"run.rank{rank}.log") for rank in (0, 1)]
@@ -160,7 +155,7 @@ def test_without_evidence_clocks_are_not_related(pattern: str) -> None:
     if pattern.startswith("rocprofv3"):
         assert clock["offset_ns"] < 0
         assert len({process.id for process in result.trace.processes}) == 4
-        assert CliRunner().invoke(cli, ["kernels", "--by", "name", *map(str, paths)]).exit_code == 0
+        assert invoked("kernels", "--by", "name", *paths).exit_code == 0
 
 
 @pytest.mark.shared
@@ -476,7 +471,7 @@ def test_queries_have_the_times_of_the_trace(tmp_path: Path) -> None:
         paths = files_of(pattern)
         convert(*paths, output=tmp_path / "out.json", **options)  # type: ignore[arg-type]
         rows = [
-            CliRunner().invoke(cli, ["query", *map(str, asked), "select ts, process from kernels order by ts, process"])
+            invoked("query", *asked, "select ts, process from kernels order by ts, process")
             for asked in (paths, [tmp_path / "out.json"])
         ]
         assert rows[0].exit_code == rows[1].exit_code == 0

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 import mio2trace
 from mio2trace import queries, writers
-from mio2trace.cli import cli
 from mio2trace.notes import InputError
 from mio2trace.queries import Answer, prelude, shipped, text
 from mio2trace.trace import Slice
+from tests.commands import invoked, json_of
 from tests.conftest import ROOT, Engine, engines_of, missing, shared_folder
 from tests.oracle.queries import ANSWERS, Oracle, differences
 from tests.perfetto_tools.tp_query import TraceProcessor, TraceProcessorError, find_node, find_web_dist
@@ -281,7 +281,7 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def query(*words: str | Path, **env: str) -> Result:
-    return CliRunner(env=env).invoke(cli, ["query", *map(str, words)])
+    return invoked("query", *words, **env)
 
 
 @pytest.mark.engine
@@ -404,8 +404,7 @@ def test_names_that_are_cut_at_a_space_are_asked_by_the_whole(tmp_path: Path, ou
     (tmp_path / "prof.json").write_bytes(as_json(program.calls))
     mio2trace.convert(tmp_path / "prof.json", output=tmp_path / output)
     for asked_of in (output, "prof.json"):
-        result = CliRunner().invoke(cli, ["query", str(tmp_path / asked_of), "slowest kernels", "--format", "json"])
-        assert sorted(row["kernel"] for row in json.loads(result.stdout)) == names
+        assert sorted(row["kernel"] for row in json_of("query", tmp_path / asked_of, "slowest kernels")) == names
 
 
 def test_collectives_help_nobody() -> None:

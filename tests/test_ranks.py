@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from click.testing import CliRunner, Result
 
 import mio2trace
 from mio2trace.align import Alignment, align
@@ -24,7 +23,6 @@ from mio2trace.answer.html import page
 from mio2trace.answer.markdown import comment
 from mio2trace.answer.text import lines
 from mio2trace.answer.text import rank_lines as answer_lines
-from mio2trace.cli import cli
 from mio2trace.dataset import tables_of
 from mio2trace.findings.rule import ms
 from mio2trace.measures.cost import bandwidth
@@ -42,6 +40,7 @@ from mio2trace.ops.operation import problem_name
 from mio2trace.ranks import HOST, meetings, said, straggler, table, totals
 from mio2trace.reports import Unit
 from mio2trace.trace import Slice
+from tests.commands import invoked, json_of
 from tests.conftest import shared_folder
 from tests.kineto_files import FIRST_US, Row, aligned, kineto_file, launched, row
 from tests.records import process_of_a_job
@@ -281,10 +280,6 @@ def test_ranks_that_are_not_here_are_said(stated: int | None, of_group: int) -> 
 RANKS = [shared_folder() / "samples" / "rocm" / f"kineto_mi300_resnet50_ddp4_rank{number}.json.gz" for number in (0, 1)]
 
 
-def call(*words: object) -> Result:
-    return CliRunner().invoke(cli, list(map(str, words)))
-
-
 def rows_of(path: Path, category: str) -> list[dict[str, Any]]:
     events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
     return sorted((event for event in events if event.get("cat") == category), key=lambda event: event["ts"])
@@ -308,7 +303,7 @@ def test_real_ranks_wait_as_their_files_say() -> None:
     """Fifteen all-reduces of ResNet-50 on two of four MI300: transfer and wait from the JSON, read independently."""
     durations = list(map(all_reduces, RANKS))
     transfers = [min(pair) for pair in zip(*durations, strict=True)]
-    done = call("ranks", *RANKS, "--format", "csv", "--unit", "us")
+    done = invoked("ranks", *RANKS, "--format", "csv", "--unit", "us")
     rows: list[dict[str, Any]] = list(csv.DictReader(io.StringIO(done.stdout)))
     assert [int(row["collectives"]) for row in rows] == [15, 15]
     for cells, of in zip(rows, durations, strict=True):
@@ -323,7 +318,7 @@ def test_real_ranks_wait_as_their_files_say() -> None:
 def test_merge_is_one_picture_of_the_ranks(tmp_path: Path) -> None:
     """Each rank's processes in one file; clocks and who is last are said; one rank, or two runs, are refused."""
     out = tmp_path / "job.json.gz"
-    done = call("merge", *RANKS, "-o", str(out), "--check")
+    done = invoked("merge", *RANKS, "-o", str(out), "--check")
     assert done.exit_code == 0, done.output
     assert "15 collectives overlap" in done.stderr
     assert "file rank1 arrives last 11 times" in done.stderr
@@ -333,21 +328,21 @@ def test_merge_is_one_picture_of_the_ranks(tmp_path: Path) -> None:
     names = {e["args"]["name"] for e in document["traceEvents"] if e.get("name") == "process_name"}
     assert {"Host file rank0", "Host file rank1"} <= {name.partition(" (")[0] for name in names}
     before = out.read_bytes()
-    alone = call("merge", RANKS[0], "-o", str(out))
+    alone = invoked("merge", RANKS[0], "-o", str(out))
     assert (alone.exit_code, "one profile; expected those of several processes of a job" in alone.stderr) == (1, True)
-    assert call("ranks", RANKS[0]).exit_code == 1
+    assert invoked("ranks", RANKS[0]).exit_code == 1
     other = str(shared_folder() / "samples" / "rocm" / "kineto_mi300x_resnet_train_ddp.json.gz")
-    assert call("merge", RANKS[0], other, "-o", str(out)).exit_code == 1
+    assert invoked("merge", RANKS[0], other, "-o", str(out)).exit_code == 1
     assert out.read_bytes() == before, "what was there is unchanged"
 
 
 @pytest.mark.shared
 def test_a_job_without_collectives_is_said_to_have_none() -> None:
     paths = sorted((shared_folder() / "samples" / "rocm-twins" / "resnet-immediate-2ranks" / "rocpd").glob("4*.gz"))
-    done = call("ranks", *paths)
+    done = invoked("ranks", *paths)
     assert done.exit_code == 0
     assert done.stdout.startswith("no collective kernel that all ranks ran")
-    done = call("ranks", *paths, "--format", "csv")
+    done = invoked("ranks", *paths, "--format", "csv")
     assert "no row: no collective kernel that all ranks ran" in done.stderr
 
 
@@ -383,14 +378,13 @@ def test_messages_of_real_ranks_have_the_size_that_their_file_states() -> None:
     """Elements by the size of their type, read from the JSON; bus bandwidth by NCCL's formula."""
     kernels = [e for e in rows_of(RANKS[0], "kernel") if e["args"].get("Collective name") == "allreduce"]
     sizes = [4 * e["args"]["In msg nelems"] for e in kernels]
-    done = call("ranks", *RANKS, "--each", "--format", "json", "--unit", "ns")
-    rows = json.loads(done.stdout)
+    rows = json_of("ranks", *RANKS, "--each", "--unit", "ns")
     assert {e["args"]["dtype"] for e in kernels} == {"Float"}
     assert [row["message_bytes"] for row in rows] == sizes
     for cells in rows:
         expected = cells["message_bytes"] / cells["transfer_ns"] * 2 * 3 / 4  # of four ranks, two of them recorded
         assert cells["bus_gb_per_s"] == pytest.approx(expected, rel=1e-6)
-    answer = call("ranks", *RANKS).stdout.splitlines()
+    answer = invoked("ranks", *RANKS).stdout.splitlines()
     assert len(answer) <= 20
     assert max(map(len, answer)) <= 78
     assert answer[0].startswith("file rank1 is last in 11 of 15 collectives")
@@ -531,8 +525,7 @@ def test_trace_and_table_have_them(tmp_path: Path) -> None:
     (made,) = [one for one in result.trace.events() if isinstance(one, Slice) and one.category == "operation"]
     args = dict(made.args) | dict(made.shared or {})
     assert (args["message_bytes"], args["algorithm_gb_per_s"], args["bus_gb_per_s"]) == (2000, 1, 1.5)
-    table = CliRunner().invoke(cli, ["ops", str(path), "--group-by", "problem", "--format", "json", "-q"])
-    (cells, *_) = json.loads(table.stdout)
+    (cells, *_) = json_of("ops", path, "--group-by", "problem", "-q")
     assert cells["problem"] == "AllReduce 1000 4 ranks, group 7 bfloat16"
     assert (cells["message_bytes"], cells["bus_gb_per_s"]) == (2000, 1.5)
 

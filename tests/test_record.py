@@ -20,16 +20,16 @@ from typing import Any
 
 import orjson
 import pytest
-from click.testing import CliRunner
 
 import mio2trace
 from mio2trace import recording as plan
-from mio2trace.cli import cli
 from mio2trace.notes import InputError
 from mio2trace.recording import session
 from mio2trace.source import unpacked
 from tests import rocm_made
+from tests.commands import invoked, printed
 from tests.conftest import ROOT
+from tests.oracle.events import unpacked as unpacked_bytes
 from tests.recorders import ENVIRONMENT, HELP_6, HELP_7, asked, dry_run, opencl, record, rocpd, rocprof, rocprofv3
 from tests.test_faults import mounted
 
@@ -146,14 +146,9 @@ def test_rocprof_of_old_gets_this_command_line_and_environment(program: list[str
     assert of_script(dry.stdout)[0] == [*call.arguments[:4], "run/results.csv", *program]
 
 
-def plain(path: Path) -> bytes:
-    data = path.read_bytes()
-    return gzip.decompress(data) if path.suffix == ".gz" else data
-
-
 def test_of_the_forms_that_rocprof_writes_at_once_the_database_is_read(shared: Path, tmp_path: Path) -> None:
     results = (shared / "samples/rocm-twins/lenet-train-own-layers/rocprof-v1").glob("results.*")
-    there = rocprof(tmp_path / "rocm", {path.name.removesuffix(".gz"): plain(path) for path in results})
+    there = rocprof(tmp_path / "rocm", {path.name.removesuffix(".gz"): unpacked_bytes(path) for path in results})
     done = record("--", "true", environment=there.environment, cwd=tmp_path)
     assert manifest(tmp_path / "run.zip")["inputs"] == ["results.db"]
     assert mio2trace.analyse(tmp_path / "run.zip").run.profiles
@@ -202,8 +197,7 @@ def test_an_archive_goes_through_the_commands(program: list[str], tmp_path: Path
     assert mio2trace.convert(tmp_path / "run.zip").metadata["attribution"] == own
     assert f"profile {own['kernels']:,} kernels, 1 process" in done.stderr
     for command in (["report"], ["layers"], ["ops"], ["compare", str(tmp_path / "run.zip")]):
-        answer = CliRunner().invoke(cli, [*command, str(tmp_path / "run.zip")])
-        assert answer.exit_code == 0, (command, answer.stderr)
+        printed(*command, tmp_path / "run.zip")
 
 
 def test_of_a_set_of_tables_one_is_the_input_and_the_others_lie_beside_it(shared: Path, tmp_path: Path) -> None:
@@ -225,7 +219,7 @@ def test_without_a_profiler_the_log_alone_is_recorded_and_said(program: list[str
     assert done.stderr.splitlines()[0] == "no profiler; MIOpen log with entries and commands"
     assert "problem: no profiler" in done.stderr
     assert done.stderr.splitlines()[-1] == "next: mio2trace ops run.zip"
-    assert CliRunner().invoke(cli, ["ops", str(tmp_path / "run.zip")]).exit_code == 0
+    assert invoked("ops", tmp_path / "run.zip").exit_code == 0
 
 
 # ---- what passes through
@@ -623,7 +617,7 @@ def test_what_is_packed_twice_is_the_same_bytes(tmp_path: Path) -> None:
 def test_the_counts_of_a_log_are_those_of_its_reader(name: str, shared: Path, tmp_path: Path) -> None:
     """Calls with their threads, also without the prefix of a thread, in MIOpen's logs of several versions."""
     path = next((shared / "samples/miopen-opencl" / name).glob("run.log*"))
-    (tmp_path / "run.log").write_bytes(plain(path))
+    (tmp_path / "run.log").write_bytes(unpacked_bytes(path))
     (tmp_path / "none").mkdir()
     came = session.look(str(tmp_path / "run.log"), str(tmp_path / "none"))
     libraries = mio2trace.analyse(path).run.libraries
@@ -668,12 +662,11 @@ def test_a_real_program_becomes_a_trace_with_its_operations(built: tuple[str, st
     assert len(run.operations) == 3
     assert run.alignments[0].links.operation_by == ["buffers"] * 3
     for command in (["report"], ["ops"], ["kernels"], ["compare", archive]):
-        answer = CliRunner().invoke(cli, [*command, archive])
-        assert answer.exit_code == 0, (command, answer.stderr)
+        printed(*command, archive)
     bundle = str(tmp_path / "bug.zip")
-    assert CliRunner().invoke(cli, ["bundle", archive, "-o", bundle, "-q"]).exit_code == 0
+    assert invoked("bundle", archive, "-o", bundle, "-q").exit_code == 0
     assert mio2trace.analyse(bundle).run.alignments[0].links.operation_by == ["buffers"] * 3
-    again = CliRunner().invoke(cli, ["report", archive, "--format", "markdown"])
+    again = invoked("report", archive, "--format", "markdown")
     assert "Conv fwd" in again.stdout
 
 

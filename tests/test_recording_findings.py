@@ -235,22 +235,18 @@ def test_the_advice_for_a_recording_fits_the_cause(of: Subject, rule: str, sever
 
 
 @pytest.mark.parametrize(
-    ("copy", "says"),
+    ("found", "says"),
     [
-        (copying(size_bytes=8), "20.00 ms host to device (1 copy, under 0.01 GB/s)"),
+        (stepping(copying(size_bytes=8)), "20.00 ms host to device (1 copy, under 0.01 GB/s)"),
         # Kinds of memory are named as far as the profiler names them: CUDA does.
-        (copying(name="copy host to device, pageable"), "20.00 ms host to device (1 copy, pageable)."),
+        (stepping(copying(name="copy host to device, pageable")), "20.00 ms host to device (1 copy, pageable)."),
+        # One of two copies has a size, as in RPD: its speed is not that of both.
+        (fired(recorded(Ran("a", 50 * MS), copying(ns=15 * MS), copying(ns=5 * MS, size_bytes=10 * MS)), "copies"),
+         "20.00 ms host to device (2 copies, 2 GB/s in 25.0 % of their time, sizes of the rest unknown)."),
     ],
-)
-def test_speed_and_memory_of_a_copy(copy: Ran, says: str) -> None:
-    assert says in stepping(copy).found.number
-
-
-def test_the_speed_of_copies_shows_how_much_of_their_time_has_a_size() -> None:
-    """One of two copies has a size, as in RPD: its speed is not that of both."""
-    run = recorded(Ran("a", 50 * MS), copying(ns=15 * MS), copying(ns=5 * MS, size_bytes=10 * MS))
-    says = "20.00 ms host to device (2 copies, 2 GB/s in 25.0 % of their time, sizes of the rest unknown)."
-    assert says in fired(run, "copies").found.number
+)  # fmt: skip
+def test_speed_and_memory_of_a_copy(found: Finding, says: str) -> None:
+    assert says in found.found.number
 
 
 def test_the_problem_of_a_collective_is_no_reason_to_fail() -> None:

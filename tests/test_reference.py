@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 import mio2trace
-from mio2trace.cli import cli
 from mio2trace.recording.session import pack
+from tests.commands import invoked, printed
 from tests.recorders import opencl, record
 from tests.rocm_made import Run, rocpd
 
@@ -52,9 +51,8 @@ def archive(path: Path, logged: bytes, plain: bytes | None, **manifest: Any) -> 
 
 
 def report(path: str, form: str = "text") -> str:
-    done = CliRunner().invoke(cli, ["report", path, "--format", form])
-    assert done.exit_code == 0, done.stderr
-    return " ".join(done.stdout.split()) if form == "text" else done.stdout
+    done = printed("report", path, "--format", form)
+    return " ".join(done.split()) if form == "text" else done
 
 
 SAID = "without MIOpen's log the iteration takes 10.00 ms, 40.0 % of it idle (with the log 18.00 ms, 66.7 %)"
@@ -95,7 +93,7 @@ def test_without_a_reference_of_iterations_all_is_of_the_run_itself(plain: bytes
 
 
 def test_a_reference_that_cannot_be_read_is_said_and_left_out(tmp_path: Path) -> None:
-    done = CliRunner().invoke(cli, ["report", archive(tmp_path / "run.zip", made(LOGGED), made(PLAIN)[:5000])])
+    done = invoked("report", archive(tmp_path / "run.zip", made(LOGGED), made(PLAIN)[:5000]))
     assert done.exit_code == 0
     assert "(12.00 of 18.00 ms)" in " ".join(done.stdout.split())
     assert "problem: run without MIOpen's log that cannot be read: reference-results.db" in done.stderr
@@ -114,7 +112,7 @@ def test_the_reference_is_no_run_of_its_own(tmp_path: Path) -> None:
 
 def test_a_conversion_says_what_the_report_says(tmp_path: Path) -> None:
     path = archive(tmp_path / "run.zip", made(LOGGED), made(PLAIN))
-    done = CliRunner().invoke(cli, [path, "-o", str(tmp_path / "out.json")])
+    done = invoked(path, "-o", tmp_path / "out.json")
     assert SAID in " ".join(done.stderr.split())
 
 
@@ -127,8 +125,7 @@ def test_what_is_made_of_the_archive_reports_the_same(form: str, tmp_path: Path)
             file.extractall(other)
     else:
         words = ["bundle", path, "-o", other, "-q"] if form == "bundle" else [path, "-o", other, "-q"]
-        done = CliRunner().invoke(cli, words)
-        assert done.exit_code == 0, done.stderr
+        printed(*words)
     assert report(other) == report(path)
 
 

@@ -10,7 +10,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -19,7 +19,6 @@ import html5lib
 import msgspec
 import orjson
 import pytest
-from click.testing import CliRunner
 
 import mio2trace
 from mio2trace import answer
@@ -43,7 +42,6 @@ from mio2trace.answer.html import LIMIT, page
 from mio2trace.answer.markdown import LIMIT as MARKDOWN_LIMIT
 from mio2trace.answer.markdown import comment
 from mio2trace.answer.text import MOST_LINES, WIDTH
-from mio2trace.cli import cli
 from mio2trace.comparing import Comparison, Side
 from mio2trace.comparing import side as compared_side
 from mio2trace.comparing.record import Inside
@@ -59,6 +57,7 @@ from mio2trace.measures.gaps import causes
 from mio2trace.measures.iterations import PARTS, Iterations, StepTime, iterations_of
 from mio2trace.notes import Notes
 from mio2trace.ranks import RankTotal
+from tests.commands import invoked, printed
 from tests.conftest import ROOT, shared_folder
 from tests.fuzz.many_rows import processes_of_a_table
 from tests.kineto_files import FIRST_US, kineto_file, launched, row, rows, trace
@@ -73,11 +72,7 @@ ALEXNET = [str(TRACES / "alexnet-b1-miopen29" / name) for name in ("run.log.gz",
 LENET = [str(TRACES / "lenet-rocpd" / name) for name in ("run.log.gz", "results.db.gz")]
 
 
-def run(*words: str | Path) -> str:
-    """What is printed; nothing else may go wrong."""
-    done = CliRunner().invoke(cli, ["report", *map(str, words)])
-    assert done.exit_code == 0, done.output
-    return done.stdout
+run = partial(printed, "report")
 
 
 def test_the_block_says_what_is_slowest() -> None:
@@ -183,7 +178,7 @@ def test_strict_tells_an_incomplete_profile(strict: bool, code: int, tmp_path: P
     content = gzip.decompress(Path(ALEXNET[1]).read_bytes())
     path.write_bytes(content[: len(content) // 2])
     options = ["--strict"] if strict else []
-    done = CliRunner().invoke(cli, ["report", str(path), *options])
+    done = invoked("report", path, *options)
     assert done.exit_code == code
     assert "PROFILE INCOMPLETE: 1 file cut off" in done.stdout.splitlines()[0]
 
@@ -195,11 +190,11 @@ def test_the_form_is_as_the_name_ends(tmp_path: Path) -> None:
     assert run(*LENET, "-o", comment) == ""
     assert page.read_text("utf-8").startswith("<!DOCTYPE html>")
     assert comment.read_text("utf-8").startswith("## ")
-    done = CliRunner().invoke(cli, ["report", *LENET, "-o", str(tmp_path / "report.pdf")])
+    done = invoked("report", *LENET, "-o", tmp_path / "report.pdf")
     assert done.exit_code == 2
     assert ".html, .htm, .md, .txt, .json" in done.output
     (tmp_path / "run.log").write_text("hello\n")
-    done = CliRunner().invoke(cli, ["report", str(tmp_path / "run.log")])
+    done = invoked("report", tmp_path / "run.log")
     assert (done.exit_code, done.output.count("\n")) == (1, 1)
 
 
@@ -300,9 +295,7 @@ LISTS = ("layers", "operations", "kernels")
 @cache
 def said(name: str, *words: str) -> str:
     at = words.index("FILES")
-    done = CliRunner().invoke(cli, [*words[:at], *map(str, FILES[name]), *words[at + 1 :]])
-    assert done.exit_code == 0, done.output
-    return done.stdout
+    return printed(*words[:at], *FILES[name], *words[at + 1 :])
 
 
 def document(name: str) -> dict[str, Any]:
@@ -414,19 +407,6 @@ def test_findings_are_the_same_in_every_form(name: str) -> None:
     assert [id_ for id_ in findings if f"docs/findings.md#{id_}" not in page or f"(`{id_}`)" not in comment] == []
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_names_of_a_list_differ(name: str) -> None:
-    """On the page and in Markdown, as far as the full names do."""
-    run = document(name)
-    for what in LISTS:
-        if first(run, what) is None:
-            continue
-        for table in (rows_of_page(name, what), rows_of_comment(name, what.capitalize())):
-            names = [cells[0] for cells in table]
-            full = {(row["name"], row.get("layer"), row.get("direction")) for row in run[what][: len(names)]}
-            assert len(set(names)) >= len(full) - (what == "operations") * (len(full) - len({one[0] for one in full}))
-
-
 @pytest.mark.parametrize("name", [*RUNS])
 def test_the_tree_of_the_page_holds_the_kernel_time(name: str) -> None:
     """Each level adds up to what is above it, as far as three digits show it."""
@@ -451,10 +431,7 @@ PRINTED = str(ROOT / "traces" / "alexnet-b1-train" / "run.log")
 ANSWER = ROOT / "timeline" / "mio2trace" / "answer"
 
 
-def made(*words: str | Path) -> str:
-    done = CliRunner().invoke(cli, ["report", *map(str, words), "--format", "html", "-q"])
-    assert done.exit_code == 0, done.output
-    return done.stdout
+made = partial(printed, "report", "--format", "html", "-q")
 
 
 def hostile(length: int = 4000) -> str:

@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from mio2trace import analyse
-from mio2trace.cli import cli
 from mio2trace.model.profile import Profile, Resources
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import Reader, ReadOptions
 from mio2trace.readers.rocm import v1
 from mio2trace.readers.rocm.assembly import TWICE
 from mio2trace.source import Source
+from tests.commands import invoked, json_of
 from tests.rocm_files import activities, plain, read, read_made, samples, sql
 from tests.rocm_made import run, v1_events
 
@@ -407,7 +406,7 @@ def test_only_a_small_copy_shows_by_its_delay_that_work_is_missing(
     )  # fmt: skip
     values = [(of, (begin, end, 70, 70, name, number, 0, 1, arguments)) for of, name, begin, end, number in rows]
     path = database(tmp_path / "results.db", TABLES_OF_4, values)
-    said = CliRunner().invoke(cli, [str(path), "-o", str(tmp_path / "out.json")]).output
+    said = invoked(path, "-o", tmp_path / "out.json").output
     assert ("1 wait for work that is not recorded" in said) == bool(blocked)
 
 
@@ -467,12 +466,12 @@ def test_a_copy_of_unknown_size_has_no_bytes(tmp_path: Path) -> None:
     ]  # fmt: skip
     rows.append(("OPS", (90_000, 95_000, 70, 70, "k", 3, 0, 0, "")))
     path = str(database(tmp_path / "results.db", TABLES_OF_4, rows))
-    (row,) = json.loads(CliRunner().invoke(cli, ["query", path, "copies", "--format", "json"]).stdout)
+    (row,) = json_of("query", path, "copies")
     assert (row["calls"], row["bytes"], row["ms"], row["gb_per_s"]) == (2, 4_000_000_000, 0.002, 4_000_000.0)
     pytest.importorskip("duckdb")
     dataset = str(tmp_path / "ds.parquet")
-    assert CliRunner().invoke(cli, ["convert", path, "-o", dataset]).exit_code == 0
-    asked = CliRunner().invoke(
-        cli, ["query", dataset, "select bytes from copies order by start_ns", "--format", "json"]
-    )
-    assert [row.get("bytes") for row in json.loads(asked.stdout)] == [4_000_000_000, None]
+    assert invoked("convert", path, "-o", dataset).exit_code == 0
+    assert [row.get("bytes") for row in json_of("query", dataset, "select bytes from copies order by start_ns")] == [
+        4_000_000_000,
+        None,
+    ]

@@ -14,9 +14,9 @@ from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
-from mio2trace.readers import detect, run_log
+from mio2trace.readers import run_log
 from mio2trace.readers.base import ReadOptions, Records
-from mio2trace.source import Source
+from tests.rocm_files import records_of
 from tests.small_runs import Program, as_json, as_text, benchmark, kinds, plain, read, small
 
 CALLS, LOG = benchmark()
@@ -28,13 +28,7 @@ EMPTY = b"[dv/dt] <<\n[]\n[dv/dt] >>\n"
 def read_text(folder: Path, text: bytes, notes: Notes | None = None) -> Records:
     path = folder / "anything"
     path.write_bytes(text)
-    notes = Notes() if notes is None else notes
-    source = Source(str(path), 0, notes)
-    try:
-        assert detect(source) is run_log
-        return run_log.read(source, ReadOptions(), notes)
-    finally:
-        source.close()
+    return records_of(path, run_log, notes)
 
 
 def the_profile(records: Records) -> Profile:

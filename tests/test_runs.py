@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from click.testing import CliRunner
 
 import mio2trace
 from mio2trace import runs
@@ -23,7 +22,6 @@ from mio2trace.align.same_run import begun_again
 from mio2trace.analysis import AnalysisOptions, analyse
 from mio2trace.answer import report_of
 from mio2trace.batch.finding import find_runs
-from mio2trace.cli import cli
 from mio2trace.conversion import Conversion, convert
 from mio2trace.files import short_names
 from mio2trace.model.profile import Process, Profile
@@ -31,6 +29,7 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.ops.operation import Operation
 from mio2trace.trace import CounterValue, Slice, Trace
 from mio2trace.writers.native import write
+from tests.commands import invoked
 from tests.conftest import REQUIRED, ROOT
 from tests.kineto_files import BASE_NS, Row, kineto_file, launched, rows, trace
 from tests.native_packets import read_native
@@ -341,10 +340,10 @@ def test_shares_are_of_all_devices_in_every_form(tmp_path: Path) -> None:
     assert section.steps_ns == (100_000, 100_000)
     assert section.of_whole == "of the steps of 2 devices"
     assert {row.name: section.share(row.ns) for row in section.kernels} == {"a": 0.3, "b": 0.4}
-    lines = CliRunner().invoke(cli, [str(path)]).output.splitlines()
+    lines = invoked(path).output.splitlines()
     assert any(line.endswith("% of the steps of 2 devices") for line in lines)
     assert any(line.startswith("device") and "each of 2 devices takes 0.100 ms" in line for line in lines)
-    (run,) = json.loads(CliRunner().invoke(cli, ["report", str(path), "--format", "json"]).output)["runs"]
+    (run,) = json.loads(invoked("report", path, "--format", "json").output)["runs"]
     assert {row["name"]: row["percent_of_step"] for row in run["kernels"]} == {"a": 30.0, "b": 40.0}
     assert run["step"]["step_ns"] == 100_000
 
@@ -358,7 +357,7 @@ def test_a_device_that_only_copies_is_not_counted(tmp_path: Path) -> None:
 
 
 def test_idle_time_is_of_the_slowest_device(tmp_path: Path) -> None:
-    page = CliRunner().invoke(cli, ["report", str(on_two_devices(tmp_path, 70)), "--format", "html"]).output
+    page = invoked("report", on_two_devices(tmp_path, 70), "--format", "html").output
     (rows,) = re.findall(r'<h2 id="idle">.*?</table>', page, re.DOTALL)
     shares = [float(cells[-1]) for row in rows.split("<tr")[2:] if (cells := re.findall(r">(\d+\.\d)</td>", row))]
     assert round(sum(shares)) == 40

@@ -6,12 +6,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 import mio2trace
 from mio2trace.align import Alignment
-from mio2trace.cli import cli
 from mio2trace.measures import Measures
+from tests.commands import invoked
 from tests.headlines import devices, differences, measured, second_opinion
 from tests.kineto_files import Row, kineto_file, row, trace
 
@@ -245,7 +244,7 @@ def test_calls_of_one_problem_in_many_layers_are_listed_together(layers: int, tm
                 Input_type=["float"] * 2, Input_Strides=[[shape[1], 1] for shape in shapes]),
             *ran(at + 60, at + 20, 100 if number else 120, number + 1),
         ]  # fmt: skip
-    block = CliRunner().invoke(cli, ["report", str(kineto_file(tmp_path, events)), "-q"]).stdout.splitlines()
+    block = invoked("report", kineto_file(tmp_path, events), "-q").stdout.splitlines()
     listed = [line[:12].strip() for line in block]
     assert ("problems" in listed, "operations" in listed) == (layers > 1, layers == 1)
     if layers > 1:
@@ -259,7 +258,7 @@ def first_line(folder: Path, steps: Iterable[tuple[int, float, int]]) -> str:
         events += [step(f"ProfilerStep#{number}", 1020, at)]
         for place in range(kernels):
             events += ran(at + 20 + 100 * place, at + 1 + place, 100, len(events), name=f"gemm_{place}")
-    block = CliRunner().invoke(cli, [str(kineto_file(folder, events)), "-q"]).stdout
+    block = invoked(kineto_file(folder, events), "-q").stdout
     return " ".join(block.partition(" % of the step")[0].split())
 
 
@@ -297,15 +296,13 @@ def test_strict_is_one_rule_for_every_output(output: str, tmp_path: Path, monkey
     lacks = [*whole, row("cuda_runtime", "hipLaunchKernel", 7, 7, 1300, 5, correlation=2)]
     for events, code in ((whole, 0), (lacks, 4)):
         Path("made.json").write_bytes(trace(events))
-        done = CliRunner().invoke(cli, ["made.json", *(() if output == "-" else ("-o", output)), "--strict", "-q"])
+        done = invoked("made.json", *() if output == "-" else ("-o", output), "--strict", "-q")
         assert done.exit_code == code, done.output
         assert output == "-" or Path(output).exists()
 
 
 def test_reasons_that_were_asked_for_are_told_quietly_too(tmp_path: Path) -> None:
     path = kineto_file(tmp_path, [step("ProfilerStep#5", 1000), *ran(200, 100, 50, 1)])
-    loud, quiet = (
-        CliRunner().invoke(cli, [str(path), "--explain", "kernel 0", *option]).stderr for option in ([], ["-q"])
-    )
+    loud, quiet = (invoked(path, "--explain", "kernel 0", *option).stderr for option in ([], ["-q"]))
     assert quiet.strip()
     assert quiet.strip() in loud

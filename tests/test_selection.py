@@ -11,12 +11,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mio2trace
-from mio2trace import cli, summary
+from mio2trace import summary
 from mio2trace.align import align
 from mio2trace.conversion import Conversion
 from mio2trace.draw import BuildOptions, RunToDraw, Selection, build
@@ -26,8 +25,10 @@ from mio2trace.model.profile import Queue
 from mio2trace.notes import Notes, OptionError
 from mio2trace.trace import CounterValue, Event, Flow, Slice, Trace, checked, each
 from tests import kineto_files
+from tests.commands import printed
 from tests.conftest import ROOT, Engine
 from tests.records import enqueued, opencl_profile
+from tests.test_trace import arguments as args
 from tests.test_trace import tangled
 
 TRACES = ROOT / "traces"
@@ -48,10 +49,6 @@ whole_of = functools.cache(convert)
 
 def slices(trace: Trace, *categories: str) -> list[Slice]:
     return [e for e in trace.events() if isinstance(e, Slice) and (not categories or e.category in categories)]
-
-
-def args(event: Slice) -> dict[str, Any]:
-    return {**event.shared, **event.args}
 
 
 def by_call(trace: Trace) -> dict[int, Slice]:
@@ -233,23 +230,12 @@ def test_perfetto_finds_nothing_wrong_in_a_part(
     suffix: str, options: list[str], tmp_path: Path, engine: Engine
 ) -> None:
     output = tmp_path / f"out{suffix}"
-    result = CliRunner().invoke(cli.cli, [*map(str, MIOPEN), "-o", str(output), "--check", *options])
-    assert result.exit_code == 0, result.output
+    printed(*MIOPEN, "-o", output, "--check", *options)
     processor = engine(output)
     assert processor.errors() == []
     assert processor.failed_checks() == {}
     drawn = processor.query("select count(*) as n from slice where category in ('kernel', 'copy')")
     assert drawn[0]["n"] > 0
-
-
-def test_the_command_says_what_it_left_out(tmp_path: Path) -> None:
-    output = tmp_path / "out.json"
-    result = CliRunner().invoke(cli.cli, [*map(str, MIOPEN), "-o", str(output), "--top", "2"])
-    assert result.exit_code == 0
-    assert "not among the --top kernels: left out of the trace" in result.output
-    wrong = CliRunner().invoke(cli.cli, [*map(str, MIOPEN), "-o", str(output), "--from", "whenever"])
-    assert wrong.exit_code == 2
-    assert "--from whenever: expected a time such as 1.2s, 'iteration 3' or 'layer conv1'" in wrong.output
 
 
 @settings(max_examples=60)

@@ -13,23 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from mio2trace.analysis import analyse
-from mio2trace.cli import cli
 from mio2trace.model.choices import GemmChoice, GemmTable, SolverTable, solver_record
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops.choices import Choices
 from mio2trace.ops.families.conv import ConvProblem
 from mio2trace.ops.log.level_lines import find_db_key
-from mio2trace.readers import detect
-from mio2trace.readers.base import Reader, ReadOptions
+from mio2trace.readers.base import Reader
 from mio2trace.readers.gemms import TUNABLE
 from mio2trace.readers.miopen import databases
-from mio2trace.source import Source
 from tests.canaries import CANARIES, SOME, leaks
+from tests.commands import invoked, json_of
 from tests.conftest import shared_folder
 from tests.kineto_files import FIRST_US, launched, row, trace
+from tests.rocm_files import records_of
 
 DATABASES = (
     "gfx942130.HIP.fdb.txt", "gfx1030_36.HIP.fdb.txt", "gfx803_64.OpenCL.fdb.txt", "gfx900_56.cd.pdb.txt",
@@ -44,19 +42,8 @@ def side(name: str) -> Path:
 
 
 def table_of(path: Path, reader: Reader | None = None, notes: Notes | None = None) -> Any:
-    notes = Notes() if notes is None else notes
-    source = Source(str(path), 0, notes)
-    try:
-        found = detect(source)
-        assert reader is None or found is reader
-        (record,) = found.read(source, ReadOptions(), notes)
-    finally:
-        source.close()
+    (record,) = records_of(path, reader, notes)
     return record
-
-
-def mio2trace(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, list(map(str, arguments)))
 
 
 # -- find-db and perf-db ---------------------------------------------------------------------------------------------
@@ -202,7 +189,7 @@ def test_no_text_of_a_perf_db_that_is_private_is_shown(kind: str, tmp_path: Path
     perf_db_file(tmp_path / "a.db", *changes)
     (tmp_path / "a.pdb.txt").write_text(f"{OF_ROWS[0]}=ConvAsm1x1U:{CANARIES[kind]}\n")
     for name in ("a.db", "a.pdb.txt"):
-        result = mio2trace("messages", tmp_path / name, "--format", "json")
+        result = invoked("messages", tmp_path / name, "--format", "json")
         assert not leaks(result.stdout + result.stderr)
         assert name == "a.pdb.txt" or len(json.loads(result.stdout)) == 1
 
@@ -210,7 +197,7 @@ def test_no_text_of_a_perf_db_that_is_private_is_shown(kind: str, tmp_path: Path
 def test_error_a_database_of_compiled_kernels_is_named(tmp_path: Path) -> None:
     with contextlib.closing(sqlite3.connect(tmp_path / "a.kdb")) as connection:
         connection.execute("CREATE TABLE kern_db (id INTEGER PRIMARY KEY, kernel_name, kernel_args, kernel_blob)")
-    result = mio2trace("messages", tmp_path / "a.kdb")
+    result = invoked("messages", tmp_path / "a.kdb")
     assert result.exit_code == 1
     assert "compiled kernels" in result.stderr
 
@@ -258,9 +245,7 @@ def test_messages_show_a_database_alone(tmp_path: Path) -> None:
     (tmp_path / "run.log").write_text(f"a line of a program\n$ cat db: {record}\nanother one\n")
     expected = [("ConvDirectNaiveConvFwd", 9.25, 0), ("GemmFwdRest", 1.5, 4096)]
     for name in ("a.fdb.txt", "run.log"):
-        result = mio2trace("messages", tmp_path / name, "--format", "json")
-        assert result.exit_code == 0
-        rows = json.loads(result.stdout)
+        rows = json_of("messages", tmp_path / name)
         assert [(row["solver"], row["ms"], row["workspace_bytes"]) for row in rows] == expected
         assert {row["key"] for row in rows} == {KEYS[0]}
         assert {row["problem"] for row in rows} == {"Conv fwd 32x3x224x224 -> 32x64x112x112 k7x7 s2 p3"}
@@ -273,9 +258,9 @@ def test_a_database_beside_a_log_is_of_its_run(tmp_path: Path) -> None:
     (tmp_path / "run.log").write_text(CALL)
     run = analyse([tmp_path / "run.log", tmp_path / "a.fdb.txt"]).run
     assert [type(one) for one in run.side_files] == [SolverTable]
-    assert mio2trace("ops", tmp_path / "run.log", tmp_path / "a.fdb.txt").exit_code == 0
+    assert invoked("ops", tmp_path / "run.log", tmp_path / "a.fdb.txt").exit_code == 0
     for command in ("ops", "report", "kernels", "layers"):
-        result = mio2trace(command, tmp_path / "a.fdb.txt")
+        result = invoked(command, tmp_path / "a.fdb.txt")
         assert result.exit_code == 1
         assert len(result.stderr.splitlines()) == 1
 
@@ -305,8 +290,11 @@ def test_performance_records_are_of_the_command_before_them(tmp_path: Path) -> N
         '{"solution":"Conv',
     ]  # fmt: skip
     (tmp_path / "run.log").write_text("\n".join(lines) + "\n")
-    result = mio2trace("messages", tmp_path / "run.log", "--about", "calls", "--format", "json")
-    rows = {found["solver"]: found for found in json.loads(result.stdout) if "solver" in found}
+    rows = {
+        found["solver"]: found
+        for found in json_of("messages", tmp_path / "run.log", "--about", "calls")
+        if "solver" in found
+    }
     timed = {"GemmFwdRest": 1.5, "ConvDirectNaiveConvFwd": 9.0, "ConvOclDirectFwd": 4}
     assert {name: found.get("ms") for name, found in rows.items()} == timed | {"ConvAsm1x1U": None}
     assert rows["ConvDirectNaiveConvFwd"]["kernels"] == "transpose, igemm"
@@ -469,7 +457,7 @@ def test_a_complex_product_has_four_times_the_flops(tmp_path: Path) -> None:
     """It has a name of its own, so it is summed with no product of real numbers."""
     bench = "./rocblas-bench -f gemm -r {} --transposeA N --transposeB N -m 8 -n 4 -k 2 --lda 8 --ldb 2 --ldc 8\n"
     (tmp_path / "a.log").write_text(bench.format("f64_r") + bench.format("f64_c"))
-    rows = json.loads(mio2trace("ops", tmp_path / "a.log", "--format", "json").stdout)
+    rows = json_of("ops", tmp_path / "a.log")
     assert [(row["dtype"], row["flop"]) for row in rows] == [("double", 2 * 64), ("complex128", 8 * 64)]
     assert len({row["problem"] for row in rows}) == 2
 
@@ -487,7 +475,7 @@ def test_a_complex_product_has_four_times_the_flops(tmp_path: Path) -> None:
 def test_error_a_side_file_alone_names_the_command_that_shows_it(text: str, says: str, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(text)
     for command in ("convert", "report"):
-        assert says in mio2trace(command, tmp_path / "a.txt").stderr
+        assert says in invoked(command, tmp_path / "a.txt").stderr
 
 
 @pytest.mark.parametrize("cut", range(20, len(BENCH), 23))
@@ -509,8 +497,7 @@ def test_lines_of_a_library_lie_between_those_of_a_run(tmp_path: Path) -> None:
 
 def test_a_log_alone_is_a_table_of_operations(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text(f"{BENCH.format(5)}\n" * 4)
-    result = mio2trace("ops", tmp_path / "a.log", "--format", "json")
-    (row,) = json.loads(result.stdout)
+    (row,) = json_of("ops", tmp_path / "a.log")
     assert (row["gemm"], row["calls"], row["solver"]) == ({"M": 64, "N": 32, "K": 16, "batch": 2}, 4, "hipBLASLt 5")
     assert row["flop"] == 2 * 64 * 32 * 16 * 2
 

@@ -10,13 +10,12 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from mio2trace.align.operations import stream
 from mio2trace.align.operations.chances import Posterior
 from mio2trace.align.operations.lattice import NARROW, WIDE, Lattice, Width
 from mio2trace.align.operations.stream import solve_together
-from mio2trace.cli import cli
+from tests.commands import invoked, printed
 from tests.fuzz.backtracking import limit
 from tests.fuzz.crossed_loops import ALL
 from tests.fuzz.slow_inputs import Slow
@@ -72,7 +71,7 @@ def _lines(name: str, size: int, module: str, folder: Path) -> int:
     before = sys.gettrace()
     sys.settrace(begun)
     try:
-        CliRunner().invoke(cli, arguments)
+        invoked(*arguments)
     finally:
         sys.settrace(before)
     return count
@@ -90,7 +89,7 @@ def _calls(name: str, size: int, folder: Path) -> int:
     arguments = _written(slow, size, folder)
     with limit(LONGEST):
         profiler.enable()
-        result = CliRunner().invoke(cli, arguments)
+        result = invoked(*arguments)
         profiler.disable()
     assert result.exit_code in (0, 1), result.output
     return sum(entry.callcount for entry in profiler.getstats())
@@ -122,8 +121,7 @@ def widths(monkeypatch: pytest.MonkeyPatch) -> list[Width]:
 
 def test_a_search_that_links_nothing_is_widened_once(tmp_path: Path, widths: list[Width]) -> None:
     """What learns from its links has nothing to learn: a second wide search would be the first one again."""
-    result = CliRunner().invoke(cli, _written(ALL["idle operations"], 30_000, tmp_path))
-    assert result.exit_code == 0, result.output
+    printed(*_written(ALL["idle operations"], 30_000, tmp_path))
     assert widths == [NARROW, WIDE]
 
 
@@ -132,7 +130,7 @@ def test_where_nothing_tells_calls_apart_no_search_is_wide(
     vague: int, expected: set[Width], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, widths: list[Width]
 ) -> None:
     monkeypatch.setattr(stream, "TOO_VAGUE", vague)
-    assert CliRunner().invoke(cli, _written(ALL["kernels of any call"], SMALL, tmp_path)).exit_code == 0
+    assert invoked(*_written(ALL["kernels of any call"], SMALL, tmp_path)).exit_code == 0
     assert set(widths) >= expected
     assert (WIDE in widths) == (WIDE in expected)
 

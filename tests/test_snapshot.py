@@ -9,13 +9,11 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 import mio2trace
 from mio2trace.analysis import snapshot_of
-from mio2trace.cli import cli
 from mio2trace.model.profile import (
     Activity,
     BufferCreated,
@@ -35,6 +33,7 @@ from mio2trace.snapshot import RUNS, files, is_dataset, snapshots_of
 from mio2trace.snapshot.database import connection, sql_text
 from mio2trace.snapshot.files import KeptRun, Snapshot, read, write
 from mio2trace.snapshot.objects import Damaged, Table, classes_in, from_tables, name_of, packed, to_tables, unpacked
+from tests.commands import invoked
 from tests.conftest import ROOT
 
 SQUEEZENET = [ROOT / "traces" / "squeezenet11-b1-libdnn-fwd" / name for name in ("run.log", "prof.json.gz")]
@@ -236,7 +235,7 @@ def test_what_holds_nothing_where_a_run_holds_something_is_read_or_refused_in_a_
     changed = msgspec.structs.replace(snapshot, runs=runs)
     place = kept(changed, tmp_path)
     for command in ("kernels", "report"):
-        result = CliRunner().invoke(cli, [command, str(tmp_path)])
+        result = invoked(command, tmp_path)
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
         assert result.exit_code == 0 or result.stderr.count("\n") == 1
     if field == "runs":

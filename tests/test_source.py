@@ -16,17 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 import mio2trace
 from mio2trace import source as source_module
-from mio2trace.cli import cli
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.kineto_frames import function_of
 from mio2trace.source import HEAD, Source
 from mio2trace.trace import Slice
+from tests.commands import json_of, printed
 from tests.conftest import shared_folder
 from tests.kineto_files import FIRST_US, Row, kineto_alignment, kineto_file, launched, row
 from tests.small_runs import kinds
@@ -331,14 +330,12 @@ def test_it_is_in_the_trace_and_in_the_table(tmp_path: Path) -> None:
     result = mio2trace.convert(path, output=tmp_path / "out.json")
     (kernel,) = [one for one in result.trace.events() if isinstance(one, Slice) and one.category == "kernel"]
     assert (kernel.args["source"], kernel.args["library_source"]) == ("train.py:12", "core.py:804")
-    table = CliRunner().invoke(cli, ["ops", str(path), "--group-by", "source", "--format", "json", "-q"])
-    assert json.loads(table.stdout)[0]["source"] == "train.py:12"
+    assert json_of("ops", path, "--group-by", "source", "-q")[0]["source"] == "train.py:12"
     assert b"someone" not in (tmp_path / "out.json").read_bytes()
 
 
 def findings(path: Path) -> list[dict[str, str]]:
-    result = CliRunner().invoke(cli, ["report", str(path), "--format", "json"])
-    found: list[dict[str, str]] = json.loads(result.stdout)["runs"][0]["findings"]
+    found: list[dict[str, str]] = json_of("report", path)["runs"][0]["findings"]
     return found
 
 
@@ -459,8 +456,7 @@ def test_a_bundle_has_no_function(tmp_path: Path) -> None:
     number, _ = idle(tmp_path, *FRAMES)
     assert "resize" in number
     out = tmp_path / "bug.zip"
-    result = CliRunner().invoke(cli, ["bundle", str(tmp_path / "trace.json"), "-o", str(out)])
-    assert result.exit_code == 0, result.output
+    printed("bundle", tmp_path / "trace.json", "-o", out)
     with zipfile.ZipFile(out) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     texts = [gzip.decompress(data) if name.endswith(".gz") else data for name, data in members.items()]

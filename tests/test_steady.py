@@ -13,17 +13,16 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import pytest
-from click.testing import CliRunner
 
 from mio2trace import queries
 from mio2trace.analysis import AnalysisOptions, analyse
 from mio2trace.answer import report_of
-from mio2trace.cli import cli
 from mio2trace.conversion import convert
 from mio2trace.measures import Steady
 from mio2trace.queries import shipped
 from mio2trace.trace import Slice
 from tests import made_up_costs
+from tests.commands import invoked, json_of
 from tests.conftest import shared_folder
 from tests.made_up_costs import MS
 from tests.test_one_number import RUNS
@@ -116,31 +115,22 @@ def is_of(found: Steady, kernels: list[Ran]) -> None:
     assert found.mean_ns == pytest.approx(sum(kernel.ns for kernel in kernels) / len(found.iterations))
 
 
-@pytest.mark.parametrize("name", MIOPEN)
-def test_sums_are_those_of_truth_and_profile_with_miopen(name: str) -> None:
-    """By layer, kernel name, iteration; the operation that costs most is the call that the truth says."""
-    found = steady(RUNS[name])
+@pytest.mark.parametrize("name", [*MIOPEN, *DVDT])
+def test_sums_are_those_of_truth_and_profile(name: str) -> None:
+    """By layer, kernel name, iteration; with MIOpen the operation that costs most is the call that the truth says."""
     warm = WARM.get(name, {1})
+    found = steady(RUNS[name if name in RUNS else f"{name}.run.log"])
     assert set(found.iterations) == warm
-    folder = SAMPLES / "miopen-opencl" / name
-    kernels = [kernel for kernel in of_miopen(folder) if kernel.iteration in warm]
+    ran = of_miopen(SAMPLES / "miopen-opencl" / name) if name in MIOPEN else of_dvdt(name)
+    kernels = [kernel for kernel in ran if kernel.iteration in warm]
     is_of(found, kernels)
     calls: Counter[tuple[int, tuple[str, str]]] = Counter()
     for kernel in kernels:
         if kernel.call is not None and kernel.layer is not None:
             calls[kernel.call, kernel.layer] += kernel.ns
-    if len(warm) == 1:
+    if name in MIOPEN and len(warm) == 1:
         (_, (layer, _)), ns = calls.most_common(1)[0]
         assert (found.operations[0].key[0], found.operations[0].total_ns) == (layer, ns)
-
-
-@pytest.mark.parametrize("name", DVDT)
-def test_sums_are_those_of_truth_and_profile_with_caffe(name: str) -> None:
-    """By layer, kernel name, iteration, from the OpenCL profile alone."""
-    warm = WARM.get(name, {1})
-    found = steady(RUNS[f"{name}.run.log"])
-    assert set(found.iterations) == warm
-    is_of(found, [kernel for kernel in of_dvdt(name) if kernel.iteration in warm])
 
 
 @pytest.mark.shared
@@ -270,7 +260,7 @@ COMMANDS = {
 def tabled(files: Sequence[Path]) -> list[dict[str, First]]:
     found = []
     for command, names in COMMANDS.items():
-        done = CliRunner().invoke(cli, [*command, *map(str, files), "--format", "json"], catch_exceptions=False)
+        done = invoked(*command, *files, "--format", "json")
         rows: list[dict[str, Any]] = json.loads(done.stdout) if done.exit_code == 0 else []
         if done.exit_code:
             assert "names no layer" in done.stderr or "holds no line of MIOpen" in done.stderr
@@ -344,11 +334,7 @@ def test_a_trace_of_repetitions_is_a_side_of_a_comparison(tmp_path: Path) -> Non
     """It has the same iterations as the files: nothing differs."""
     files = SETS["alexnet-10it-graph/rocpd and log"][:1]
     convert(*files, output=tmp_path / "out.pftrace")
-    done = CliRunner().invoke(
-        cli, ["compare", ",".join(map(str, files)), str(tmp_path / "out.pftrace"), "--format", "json"]
-    )
-    assert done.exit_code == 0, done.stderr
-    rows = json.loads(done.stdout)["rows"]
+    rows = json_of("compare", ",".join(map(str, files)), tmp_path / "out.pftrace")["rows"]
     assert {row["ratio"] for row in rows} == {1.0}
     (whole,) = [row for row in rows if row["part"] == "iteration"]
     assert whole["a_ms"] == pytest.approx(median(steady(files).samples_ns) / 1e6)

@@ -11,17 +11,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from mio2trace.cli import cli
 from mio2trace.dataset import FOLDERS
 from tests.batch_work import made_up
+from tests.commands import invoked, printed
 from tests.test_ck import record, run
 
 SECONDS = 60
 
 
-def printed(*words: str | Path) -> tuple[int, str, str]:
+def alone(*words: str | Path) -> tuple[int, str, str]:
     """Exit code, output, notes. In a process of its own: what waits for a pipe hears no signal."""
     command = [sys.executable, "-m", "mio2trace", *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
@@ -44,15 +43,15 @@ def test_a_link_out_of_a_folder_is_passed_over(link: str, tmp_path: Path) -> Non
     (tmp_path / place).symlink_to(tmp_path / target)
     words = ["kernels", "--format", "json"]
     (tmp_path / "to-it").symlink_to("given")
-    alone = CliRunner().invoke(cli, [*words, str(tmp_path / "given" / "own")])
+    alone = invoked(*words, tmp_path / "given" / "own")
     for folder in ("given", "to-it"):
-        found = CliRunner().invoke(cli, [*words, str(tmp_path / folder)])
+        found = invoked(*words, tmp_path / folder)
         assert (found.exit_code, found.stdout) == (alone.exit_code, alone.stdout) == (0, alone.stdout)
         assert ("link that leads out of the folder: skipped" in found.stderr) == (link != "folder in a folder")
     (tmp_path / place).unlink()
     shutil.move(tmp_path / "given" / "own", tmp_path / "given" / "moved")
     (tmp_path / "given" / "within").symlink_to("moved")
-    assert ": skipped" not in CliRunner().invoke(cli, [*words, str(tmp_path / "given")]).stderr
+    assert ": skipped" not in invoked(*words, tmp_path / "given").stderr
 
 
 def test_a_record_behind_a_link_is_none(tmp_path: Path) -> None:
@@ -62,11 +61,11 @@ def test_a_record_behind_a_link_is_none(tmp_path: Path) -> None:
     given.parent.mkdir()
     given.symlink_to(point)
     words = ["layers", str(given.parent)]
-    found = CliRunner().invoke(cli, words)
+    found = invoked(*words)
     assert (found.exit_code, "a directory without profile, log or ckp-" in found.stderr) == (1, True)
     given.unlink()
     shutil.copy(point, given)
-    assert CliRunner().invoke(cli, words).exit_code == 0
+    assert invoked(*words).exit_code == 0
 
 
 def test_a_profile_far_below_a_folder_is_named(tmp_path: Path) -> None:
@@ -91,22 +90,22 @@ def test_a_profile_far_below_a_folder_is_named(tmp_path: Path) -> None:
 
 def test_an_unpacked_archive_holds_its_members_itself(tmp_path: Path) -> None:
     made_up(tmp_path / "run")
-    assert CliRunner().invoke(cli, ["bundle", str(tmp_path / "run"), "-o", str(tmp_path / "b.zip")]).exit_code == 0
+    assert invoked("bundle", tmp_path / "run", "-o", tmp_path / "b.zip").exit_code == 0
     shutil.unpack_archive(tmp_path / "b.zip", tmp_path / "unpacked")
     words = ["kernels", str(tmp_path / "unpacked")]
-    assert CliRunner().invoke(cli, words).exit_code == 0
+    assert invoked(*words).exit_code == 0
     profile = next((tmp_path / "unpacked").glob("profile*"))
     shutil.move(profile, tmp_path / profile.name)
     profile.symlink_to(tmp_path / profile.name)
-    refused = CliRunner().invoke(cli, words)
+    refused = invoked(*words)
     assert (refused.exit_code, "is missing" in refused.stderr) == (1, True)
 
 
 def test_a_pipe_is_no_manifest(tmp_path: Path) -> None:
     made_up(tmp_path / "run")
-    whole = printed("kernels", tmp_path / "run")
+    whole = alone("kernels", tmp_path / "run")
     os.mkfifo(tmp_path / "run" / "manifest.json")
-    assert printed("kernels", tmp_path / "run")[:2] == whole[:2]
+    assert alone("kernels", tmp_path / "run")[:2] == whole[:2]
 
 
 # ---- datasets
@@ -117,8 +116,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     top = tmp_path_factory.mktemp("written")
     for name in ("a", "b"):
         made_up(top / "runs" / name)
-    done = CliRunner().invoke(cli, ["batch", str(top / "runs"), "-o", str(top / "ds"), "-q"])
-    assert done.exit_code == 0
+    printed("batch", top / "runs", "-o", top / "ds", "-q")
     return top
 
 
@@ -142,11 +140,11 @@ def test_what_is_no_file_is_no_journal(written: Path, tmp_path: Path) -> None:
     """The answers are those of the dataset without them, and they come; a batch goes on beside them."""
     shutil.copytree(written / "ds", tmp_path / "ds")
     questions = (("query", tmp_path / "ds", "failures"), ("report", tmp_path / "ds", "--format", "text"))
-    before = [CliRunner().invoke(cli, [*map(str, words)]).stdout for words in questions]
+    before = [invoked(*words).stdout for words in questions]
     for number, made in enumerate((_pipe, _endless, _elsewhere), 1):
         made(tmp_path / "ds" / f"_runs.{number}-of-3.jsonl")
-    assert [printed(*words)[:2] for words in questions] == [(0, answer) for answer in before]
-    code, _, said = printed("batch", written / "runs", "-o", tmp_path / "ds")
+    assert [alone(*words)[:2] for words in questions] == [(0, answer) for answer in before]
+    code, _, said = alone("batch", written / "runs", "-o", tmp_path / "ds")
     assert (code, "nothing to do" in said) == (0, True)
 
 
@@ -158,7 +156,7 @@ def test_a_journal_is_written_to_a_file_of_the_dataset(
     journal = tmp_path / "ds" / "_runs.jsonl"
     journal.unlink()
     made(journal)
-    code, _, said = printed("batch", written / "runs", "-o", tmp_path / "ds")
+    code, _, said = alone("batch", written / "runs", "-o", tmp_path / "ds")
     assert (code, said.count("\n")) == (1, 1)
     assert not (tmp_path / "other.jsonl").exists() or len((tmp_path / "other.jsonl").read_text().splitlines()) == 1
 
@@ -173,6 +171,6 @@ def test_tables_are_written_into_the_dataset_alone(warm: None, table: str, writt
     elsewhere.mkdir()
     (elsewhere / "runs%2Fa.parquet").write_text("mine")
     (tmp_path / "ds" / table).symlink_to(elsewhere)
-    done = CliRunner().invoke(cli, ["batch", str(written / "runs"), "-o", str(tmp_path / "ds")])
+    done = invoked("batch", written / "runs", "-o", tmp_path / "ds")
     assert (done.exit_code, f"{table} is a link" in done.stderr, done.stderr.count("\n")) == (1, True, 1)
     assert [(path.name, path.read_text()) for path in elsewhere.iterdir()] == [("runs%2Fa.parquet", "mine")]

@@ -26,6 +26,7 @@ from mio2trace.commands import RARE
 from mio2trace.notes import InputError
 from mio2trace.reports import Cell, Table, left_out, print_table
 from mio2trace.trace import Slice
+from tests.commands import csv_of, invoked, json_of
 from tests.conftest import ROOT, Golden
 from tests.kineto_files import kineto_file
 from tests.small_runs import as_json, as_text, benchmark
@@ -87,9 +88,7 @@ def made(files: Path, case: Case, *args: str, packed: bool = False, piped: bool 
         (files / f"{case.piped}.gz").write_bytes(data)
     first = "-" if piped else str(files / (f"{case.piped}.gz" if packed else case.piped))
     beside = [str(files / name) for name in case.beside]
-    done = CliRunner().invoke(
-        cli, [*case.args, first, *beside, *args], input=data if piped else b"", catch_exceptions=False
-    )
+    done = invoked(*case.args, first, *beside, *args, stdin=data if piped else b"")
     assert done.exit_code == 0, done.stderr
     return done
 
@@ -153,7 +152,7 @@ def test_what_is_no_input_is_one_line(tmp_path: Path, command: str, data: bytes)
     path = tmp_path / "what"
     path.write_bytes(data)
     for args, stdin in (([str(path)], b""), (["-"], data)):
-        done = CliRunner().invoke(cli, [command, *args], input=stdin, catch_exceptions=False)
+        done = invoked(command, *args, stdin=stdin)
         if command in ("inspect", "kernels") and data == b"[]":
             assert (done.exit_code, done.stdout.count("\n")) == (0, 6 if command == "inspect" else 1)
             continue  # a profile without calls; `inspect` names its process, thread and two clocks
@@ -168,7 +167,7 @@ def test_driver_lines_from_standard_input_and_gzip(files: Path) -> None:
     (files / "miopen.log.gz").write_bytes(gzip.compress(data))
     plain, packed = str(files / "miopen.log"), str(files / "miopen.log.gz")
     outputs = [
-        CliRunner().invoke(cli, ["driver", name], input=given, catch_exceptions=False).stdout
+        invoked("driver", name, stdin=given).stdout
         for name, given in ((plain, b""), (packed, b""), ("-", data), ("-", gzip.compress(data)))
     ]
     assert len(set(outputs)) == 1
@@ -215,10 +214,10 @@ def test_an_option_that_a_message_advises_is_one_of_the_command(command: str) ->
     log = str(MIOPEN / "run.log.gz")
     profile = str(ROOT / "traces" / "alexnet-b1-train" / "prof.json.gz")
     by = ("--by", "layer") if command == "kernels" else ()
-    refused = CliRunner().invoke(cli, [command, log, profile, *by])
+    refused = invoked(command, log, profile, *by)
     assert refused.exit_code == 1
     assert "--align order" in refused.stderr
-    assert CliRunner().invoke(cli, [command, log, profile, *by, "--align", "order"]).exit_code == 0
+    assert invoked(command, log, profile, *by, "--align", "order").exit_code == 0
 
 
 @pytest.mark.parametrize("command", ["ops", "driver", "kernels", "layers"])
@@ -227,7 +226,7 @@ def test_a_log_of_another_run_spoils_no_table(command: str, tmp_path: Path) -> N
     files = [str(MIOPEN / "run.log.gz"), str(MIOPEN / "prof.json.gz")]
     stranger = str(ROOT / "traces" / "alexnet-b1-train" / "run.log")
     by = ("--by", "layer") if command == "kernels" else ()
-    alone, beside = (CliRunner().invoke(cli, [command, *chosen, *by]) for chosen in (files, [*files, stranger]))
+    alone, beside = (invoked(command, *chosen, *by) for chosen in (files, [*files, stranger]))
     assert (alone.exit_code, beside.exit_code) == (0, 0)
     assert beside.stdout == alone.stdout
     assert "log that fits no profile here: not joined" in beside.stderr
@@ -268,7 +267,7 @@ SHOWN = 8
 
 
 def run(*args: str, width: int | None = None) -> Result:
-    done = CliRunner(env={"COLUMNS": "" if width is None else str(width)}).invoke(cli, args, catch_exceptions=False)
+    done = invoked(*args, **{"COLUMNS": "" if width is None else str(width)})
     assert done.exit_code == 0, done.stderr
     return done
 
@@ -319,7 +318,7 @@ def test_what_rows_are_grouped_by_stays() -> None:
 
 
 def cells(*args: str) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(run(*args, "--format", "csv").stdout)))
+    return csv_of(*args)
 
 
 def test_rows_that_meet_conditions() -> None:
@@ -369,7 +368,7 @@ def test_order_and_number_of_rows() -> None:
 )
 def test_what_cannot_be_selected_is_one_line(words: tuple[str, ...], said: str) -> None:
     """With exit code 2."""
-    done = CliRunner().invoke(cli, words)
+    done = invoked(*words)
     assert done.exit_code == 2
     assert said in done.stderr
 
@@ -382,7 +381,7 @@ def test_a_file_in_the_form_that_its_name_says(tmp_path: Path) -> None:
     assert run("layers", *FILES, "--format", "csv").stdout == (tmp_path / "a.csv").read_text()
     log = tmp_path / "run.log.gz"
     log.write_bytes(Path(FILES[0]).read_bytes())
-    done = CliRunner().invoke(cli, ["layers", str(log), "-o", str(log)])
+    done = invoked("layers", log, "-o", log)
     assert (done.exit_code, "is also an input" in done.stderr) == (2, True)
 
 
@@ -391,7 +390,7 @@ def test_a_person_gets_milliseconds_and_a_total_a_program_neither() -> None:
     table = run("layers", *FILES, "--format", "table").stdout
     assert "kernel_ms" in table.splitlines()[0]
     assert table.splitlines()[-1].startswith("total")
-    rows = json.loads(run("layers", *FILES, "--format", "json").stdout)
+    rows = json_of("layers", *FILES)
     assert all("kernel_ns" in row and row["layer"] != "total" for row in rows if row.get("kernels"))
     shares = [row["percent_of_kernel_time"] for row in rows if "percent_of_kernel_time" in row]
     assert sum(shares) == pytest.approx(100)
@@ -511,10 +510,10 @@ def test_a_profile_that_a_command_does_not_show_is_mentioned(with_log: bool, tmp
     files = [MIOPEN / "prof.json.gz", other, *([MIOPEN / "run.log.gz"] if with_log else [])]
     which = "fits the logs best" if with_log else "has most kernels and copies"
     for command in ("layers", "ops", "kernels", "driver") if with_log else ("kernels",):
-        done = CliRunner().invoke(cli, [command, *map(str, files)], catch_exceptions=False)
+        done = invoked(command, *files)
         assert done.exit_code == 0
         assert f"problem: 2 profiles: the profile that {which} is shown" in done.stderr
-    answer = CliRunner().invoke(cli, [*map(str, files)], catch_exceptions=False)
+    answer = invoked(*files)
     assert ": 0.900 ms per iteration, 0.026 ms of kernels (1 iteration)." in " ".join(answer.stdout.split())
 
 

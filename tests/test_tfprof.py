@@ -17,11 +17,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mio2trace.cli import cli
 from mio2trace.model.tf import Execution, Printed, TfNode, TfProfile, TfView
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers import READERS, detect, run_log
@@ -32,7 +30,9 @@ from mio2trace.reports import print_table, tfprof
 from mio2trace.reports import tfprof as scope
 from mio2trace.reports.tfprof import COLUMNS
 from mio2trace.source import Source
+from tests.commands import invoked
 from tests.conftest import shared_folder
+from tests.small_runs import kinds
 from tests.tf_files import (
     CPU,
     GPU,
@@ -101,10 +101,6 @@ def read(reader: Reader, data: bytes, name: str = "file") -> tuple[Any, Notes]:
         source.name = name
         [record] = reader.read(source, ReadOptions(), notes)
     return record, notes
-
-
-def kinds(notes: Notes) -> dict[str, int]:
-    return {note.kind: note.count for note in notes}
 
 
 def csv_rows(series: Iterable[tfprof.Series]) -> str:
@@ -533,8 +529,7 @@ def profile() -> bytes:
     return profile_proto(TfProfile(source=0, steps=(0, 2), nodes=nodes))
 
 
-def run(*args: str, stdin: bytes = b"") -> Result:
-    return CliRunner().invoke(cli, ["tfprof", *args], input=stdin, catch_exceptions=False)
+run = functools.partial(invoked, "tfprof")
 
 
 @pytest.fixture

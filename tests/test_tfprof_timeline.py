@@ -12,13 +12,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mio2trace.align import align
 from mio2trace.align.exact import iteration_of
-from mio2trace.cli import cli
 from mio2trace.conversion import Conversion, convert
 from mio2trace.draw import BuildOptions, RunToDraw, build
 from mio2trace.measures import Measures
@@ -26,9 +24,11 @@ from mio2trace.model.tf import TfNode, TfProfile
 from mio2trace.notes import InputError, Notes, OptionError
 from mio2trace.readers.tf.executions import executions, layer_of
 from mio2trace.trace import CounterValue, Flow, Slice, Trace, checked
+from tests.commands import invoked
 from tests.conftest import Engine
 from tests.small_runs import Program, as_json, benchmark
 from tests.test_tfprof import ONE_STEP, SETS, content, sample
+from tests.test_trace import arguments
 from tests.tf_files import CPU, GPU, KERNELS, START_US, node, profile_proto, random_profile, run_metadata
 
 seeds = st.integers(0, 2**32 - 1).map(Random)
@@ -47,10 +47,6 @@ def picture(*profiles: TfProfile) -> tuple[Trace, list[Slice], Notes]:
 EXECUTIONS = ("operator", "kernel", "copy")
 """An op's code on the host, and what ran on a device."""
 SAMPLES = (*SETS, *(f"{name}/{file}" for name in ("gpu_streams_resnet_v2", "tf215_resnet_v2") for file in ONE_STEP))
-
-
-def arguments(event: Slice) -> dict[str, Any]:
-    return {**event.shared, **event.args}
 
 
 def converted(*paths: Path | str, **options: Any) -> tuple[list[dict[str, Any]], Conversion]:
@@ -199,7 +195,7 @@ def test_ops_of_one_type_that_differ_much_are_no_damage(tmp_path: Path) -> None:
     kernels = [(f"conv{at}/Conv2D:Conv2D", START_US + 1000 * at, 3 if at < 9 else 900, "") for at in range(10)]
     path = tmp_path / "run.pb"
     path.write_bytes(run_metadata({KERNELS: kernels}))
-    assert "profile complete\n" in CliRunner().invoke(cli, ["report", str(path)]).stdout
+    assert "profile complete\n" in invoked("report", path).stdout
 
 
 @pytest.mark.parametrize(("steps", "said"), [(1, []), (3, ["timelines of 3 steps in one file"])])
@@ -527,10 +523,10 @@ def alone(tmp_path: Path) -> Path:
 
 def test_ops_of_a_cpu_without_a_gpu(alone: Path) -> None:
     """A report says what lists and draws them; they are no API calls; where nothing ran there is nothing to draw."""
-    done = CliRunner().invoke(cli, [str(alone)])
+    done = invoked(alone)
     assert done.exit_code == 1
     assert "`mio2trace tfprof` lists the ops, `-o out.pftrace` draws them" in done.stderr
-    table = CliRunner().invoke(cli, ["kernels", str(alone)])
+    table = invoked("kernels", alone)
     assert table.exit_code == 1
     assert "profile.tfprof: a profile of TensorFlow's own; `mio2trace report`" in table.stderr
     events, _ = converted(alone, host_calls="none")

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from mio2trace import analyse
-from mio2trace.cli import cli
 from mio2trace.commands import LATER
 from mio2trace.model.tf import TfProfile
 from mio2trace.notes import CUT_OFF, Note, Notes
+from tests.commands import invoked, printed
 from tests.conftest import ROOT, shared_folder
 from tests.kineto_files import FIRST_US, rows, trace
 from tests.rocm_made import FORMS, Run, run
@@ -80,7 +80,7 @@ def done(words: list[str], file: Path) -> Result:
     whole.write_bytes(kineto())
     places = {"FILE": str(file), "WHOLE": str(whole)}
     out = str(file.parent / "out")
-    result = CliRunner().invoke(cli, [places.get(word, word.replace("OUT", out)) for word in words])
+    result = invoked(*[places.get(word, word.replace("OUT", out)) for word in words])
     assert result.exit_code in (0, 1), result.output
     return result
 
@@ -159,8 +159,7 @@ def ours(suffix: str) -> Callable[[Path], bytes]:
     def make(folder: Path) -> bytes:
         (folder / "in.json").write_bytes(kineto())
         command = "bundle" if suffix == ".zip" else "convert"
-        result = CliRunner().invoke(cli, [command, str(folder / "in.json"), "-o", str(folder / f"out{suffix}")])
-        assert result.exit_code == 0, result.output
+        printed(command, folder / "in.json", "-o", folder / f"out{suffix}")
         return (folder / f"out{suffix}").read_bytes()
 
     return make

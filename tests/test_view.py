@@ -17,18 +17,18 @@ import time
 import urllib.parse
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 import mio2trace
-from mio2trace.cli import cli
 from mio2trace.commands import serve as viewer
 from mio2trace.commands.serve import UI, ViewError, bound, find_trace, slowest_layer
 from mio2trace.trace import Process, Slice, Trace, Track
 from mio2trace.writers import WRITERS
+from tests.commands import invoked
 from tests.conftest import ROOT
 from tests.perfetto_tools.perfetto_ui import PerfettoUI
 
@@ -333,8 +333,7 @@ def test_rates_are_pinned_where_their_group_is_closed(folder: Path) -> None:
         assert not pattern.search("Host 1")
 
 
-def view(*words: str | Path) -> Any:
-    return CliRunner().invoke(cli, ["view", *map(str, words)])
+view = partial(invoked, "view")
 
 
 def test_a_bad_file_is_one_line(tmp_path: Path) -> None:

@@ -11,17 +11,16 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from mio2trace.analysis import AnalysisOptions, analyse
 from mio2trace.answer import report_of
-from mio2trace.cli import cli
 from mio2trace.conversion import convert
 from mio2trace.measures import Measures
 from mio2trace.model.profile import Profile
 from mio2trace.notes import Notes
 from mio2trace.readers import xla
 from mio2trace.readers.xla import layer_of
+from tests.commands import invoked, printed
 from tests.rocm_files import read, samples
 from tests.xspace_made import BEGUN_NS, CONV, MODULE, OPS, Event, Line, jax_run, plane, tf_run
 from tests.xspace_read import kernels_by_hand
@@ -330,7 +329,7 @@ def test_error_what_has_nothing_of_a_gpu_is_one_line(data: bytes, said: str, tmp
     path = tmp_path / "a.xplane.pb"
     path.write_bytes(data)
     words = ["convert", "-q", "-o", str(tmp_path / "a.json")] if said else ["kernels"]
-    result = CliRunner().invoke(cli, [*words, str(path)])
+    result = invoked(*words, path)
     assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
     assert result.stderr.startswith("mio2trace: ")
     assert said in result.stderr
@@ -340,15 +339,14 @@ def test_hosts_of_a_run_are_not_added_up(tmp_path: Path) -> None:
     """Nothing in the files says how they belong together: each host is shown, no table mixes them, that is said."""
     for name, steps in (("hostA", 3), ("hostB", 4)):
         (tmp_path / f"{name}.xplane.pb").write_bytes(jax_run(2, steps))
-    answer = CliRunner().invoke(cli, [str(tmp_path)])
-    assert answer.exit_code == 0
-    assert [line.split(",")[0] for line in answer.stdout.splitlines() if line.startswith("host")] == ["hostA", "hostB"]
-    assert "(3 iterations)" in " ".join(answer.stdout.split())
-    assert "(4 iterations)" in answer.stdout
-    kernels = CliRunner().invoke(cli, ["kernels", str(tmp_path), "--format", "json"])
+    answer = printed(tmp_path)
+    assert [line.split(",")[0] for line in answer.splitlines() if line.startswith("host")] == ["hostA", "hostB"]
+    assert "(3 iterations)" in " ".join(answer.split())
+    assert "(4 iterations)" in answer
+    kernels = invoked("kernels", tmp_path, "--format", "json")
     assert len(json.loads(kernels.stdout)) == 40
     assert "problem: 2 profiles: the profile that has most kernels and copies is shown" in kernels.stderr
-    assert CliRunner().invoke(cli, ["ranks", str(tmp_path)]).exit_code == 1
+    assert invoked("ranks", tmp_path).exit_code == 1
 
 
 def test_a_folder_of_tensorboard_is_an_input(tmp_path: Path) -> None:
