@@ -370,7 +370,7 @@ def test_a_cut_tar_archive_is_refused_as_cut_off(name: str, tmp_path: Path) -> N
     for cut in (600, end // 2, end - 9, *((second,) if second < end else ())):
         path.write_bytes(data[:cut])
         assert refusal(path) == f"{name}: file cut off; expected a whole tar archive"
-    done = CliRunner().invoke(cli, ["report", str(path)])
+    done = invoked("report", str(path))
     assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
     path.write_bytes(2 * data)
     assert "content behind the end of the archive" in refusal(path)
@@ -390,7 +390,7 @@ def test_a_bundle_of_an_archive_whose_members_are_far_below(plain: list[str], tm
     members = {f"home/job/run 1/{os.path.basename(path)}": Path(path).read_bytes() for path in plain}
     for given in (packed(tmp_path / "run.zip", members), tarred(tmp_path / "run.tar", [*members.items()])):
         out = tmp_path / f"{given.suffix[1:]}-bundle.zip"
-        done = CliRunner().invoke(cli, ["bundle", str(given), "-o", str(out)])
+        done = invoked("bundle", str(given), "-o", str(out))
         assert done.exit_code == 0, done.output
         assert len(mio2trace.analyse(out).inputs) == 2
 
@@ -411,7 +411,7 @@ def test_an_archive_of_other_files_beside_a_profile_is_left_out(plain: list[str]
 
 def test_a_tar_archive_from_a_pipe_is_refused_with_what_to_give(tmp_path: Path) -> None:
     path = tarred(tmp_path / "run.tar.gz", [("run.log", LOG.encode())])
-    done = CliRunner().invoke(cli, ["report", "-"], input=path.read_bytes())
+    done = invoked("report", "-", stdin=path.read_bytes())
     assert done.exit_code == 1
     assert "expected the archive itself, by its path" in done.stderr
 

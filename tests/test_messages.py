@@ -338,6 +338,6 @@ def test_errors_and_warnings_are_moments_in_the_trace() -> None:
 def test_the_answer_shows_the_compilers_own_error(log: str, lines: tuple[str, ...], shown: str) -> None:
     """It is the cause; the library's errors before it are its consequences."""
     Path(log).write_text(SEARCH.splitlines(True)[0] + "".join(f"{line}\n" for line in lines))
-    done = CliRunner().invoke(cli, ["report", log, "-q"])
+    done = invoked("report", log, "-q")
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("log ")]
     assert shown in line

@@ -560,7 +560,7 @@ def test_a_row_with_other_operations_has_no_bandwidth(other: str, tmp_path: Path
         *launched(72, 65, 6, "Cijk_gemm", pid=7, stream=4, wait=32, External_id=3),
     ]
     path = kineto_file(tmp_path, [*reducing(), *more])
-    table = CliRunner().invoke(cli, ["ops", str(path), "--group-by", "phase", "--format", "json", "-q"])
+    table = invoked("ops", str(path), "--group-by", "phase", "--format", "json", "-q")
     (cells,) = json.loads(table.stdout)
     assert cells["kernel_ns"] == 8000
     assert not {"message_bytes", "algorithm_gb_per_s", "bus_gb_per_s"} & set(cells)

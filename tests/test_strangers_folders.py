@@ -76,16 +76,16 @@ def test_a_profile_far_below_a_folder_is_named(tmp_path: Path) -> None:
     (given / "a" / "b" / "notes.md").write_text("# notes")
     (given / "a" / "b" / "link").symlink_to(tmp_path / "other")
     words = ["report", str(given)]
-    assert "a directory without profile, log or ckp-" in CliRunner().invoke(cli, words).stderr
+    assert "a directory without profile, log or ckp-" in invoked(*words).stderr
     shutil.copytree(tmp_path / "other", given / "a" / "b" / "run 1")
-    found = CliRunner().invoke(cli, words)
+    found = invoked(*words)
     said = (
         "given: no profile and no log in it, nor in its folders; expected a folder that holds them: a/b/run 1 holds a"
     )
     assert (found.exit_code, found.stderr) == (1, f"mio2trace: {said} profile\n")
     (given / "1/2/3/4/5").mkdir(parents=True)
     shutil.move(given / "a", given / "1/2/3/4/5")
-    assert "a directory without profile, log or ckp-" in CliRunner().invoke(cli, words).stderr
+    assert "a directory without profile, log or ckp-" in invoked(*words).stderr
 
 
 def test_an_unpacked_archive_holds_its_members_itself(tmp_path: Path) -> None:
