@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from mio2trace.model import Sort
@@ -578,14 +577,18 @@ class Rules:
     def __init__(self, rules: Iterable[Rule]) -> None:
         self.rules = tuple(rules)
         self._with_signs: dict[frozenset[str], tuple[Rule, ...]] = {}
-        self._of_long = lru_cache(_MOST_LONG)(self._applied)
+        self._long: dict[str, str] = {}
 
     def without_private(self, text: str) -> str:
         """Return ``text`` without private parts; the same object if there are none."""
         if len(text) < _LONG:
             return self._applied(text)
-        clean = self._of_long(text)
-        return text if clean == text else clean
+        known = self._long.get(text)
+        if known is None:
+            if len(self._long) == _MOST_LONG:
+                self._long.clear()
+            known = self._long[text] = self._applied(text)
+        return text if known == text else known
 
     def _applied(self, text: str) -> str:
         small = text.lower()
