@@ -7,7 +7,7 @@ import json
 import re
 import tracemalloc
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -257,7 +257,8 @@ COMMANDS = {
 }
 
 
-def tabled(files: Sequence[Path]) -> list[dict[str, First]]:
+def tabled(files: Sequence[Path], labels: Mapping[str, str]) -> list[dict[str, First]]:
+    """``labels``: how the answer calls a process of a number; a table has ranks and numbers."""
     found = []
     for command, names in COMMANDS.items():
         done = invoked(*command, *files, "--format", "json")
@@ -266,8 +267,8 @@ def tabled(files: Sequence[Path]) -> list[dict[str, First]]:
             assert "names no layer" in done.stderr or "holds no line of MIOpen" in done.stderr
         found.append(
             first_of(
-                (process_of(row), tuple(row.get(name) for name in names), row.get("kernel_ns", 0) / 1e6,
-                 row.get("percent_of_kernel_time", 0))
+                (labels.get(process_of(row), process_of(row)), tuple(row.get(name) for name in names),
+                 row.get("kernel_ns", 0) / 1e6, row.get("percent_of_kernel_time", 0))
                 for row in rows
             )
         )  # fmt: skip
@@ -306,7 +307,8 @@ def test_every_command_and_the_picture_say_the_same(name: str, monkeypatch: pyte
                  for of in sections for row in of.kernels),
     ]  # fmt: skip
     assert wanted[2]
-    agree(tabled(files), wanted)
+    processes = [profile.process for profile in found.run.profiles]
+    agree(tabled(files, {f"pid {one.pid}": one.label for one in processes if one.rank is None and job}), wanted)
     trace = convert(*files, from_start=True).trace
     agree(asked([event for event in trace.events() if isinstance(event, Slice)]), wanted)
 

@@ -186,6 +186,7 @@ _PART_OF_JOB = re.compile(
 )
 """Words for a process in the name of its file. No other word of a name is shown: a trace has no names of files."""
 _SMALL = re.compile(r"\d{1,4}")
+_DIGITS, _BETWEEN = re.compile(r"\d+"), re.compile(r"\D+")
 
 
 def _labels_by_file(names: Sequence[str]) -> list[str]:
@@ -195,10 +196,10 @@ def _labels_by_file(names: Sequence[str]) -> list[str]:
     common = set.intersection(*map(set, found))
     own = [" ".join(word for word in words if word not in common) for words in found]
     if not all(own):
-        columns = [*zip(*(re.split(r"\D+", name) for name in names), strict=False)]
+        columns = [*zip(*(_BETWEEN.split(name) for name in names), strict=False)]
         differing = [column for column in columns if len(set(column)) > 1]
         is_number = len(differing) == 1 and all(map(_SMALL.fullmatch, differing[0]))
-        own = [*differing[0]] if is_number and len({re.sub(r"\d+", "0", name) for name in names}) == 1 else []
+        own = [*differing[0]] if is_number and len({_DIGITS.sub("0", name) for name in names}) == 1 else []
     return [f"file {one}" for one in own] if len(set(own)) == len(names) else []
 
 
