@@ -152,7 +152,7 @@ class Habits:
             known = self._nats[kind, number] = self._work_nats(kind, place, number)
         if self._likelihood.kernels.kinds[kind].is_strange:
             known += self._unknown_nats(kind, self._own.get((kind, place), 0.0))
-        known += self._sort_nats(kind, place) + self._search_nats(kind, place)
+        known += self._sort_nats(kind, place)
         if self._rows:
             known += self._chosen_nats(kind, place, number)
         if self._rows and self._calls[number] > 1:
@@ -194,30 +194,20 @@ class Habits:
         self._strange, self._inside = strange, inside
         self._lost_nats: dict[str, float] = {}
         kernels, every = named.total(), sum(lost.values())
-        share_of = {name: number / kernels for name, number in named.items()}
         for name, number in named.items():
-            share, own = share_of[name], lost[name] / number
+            share, own = number / kernels, lost[name] / number
             self._lost_nats[name] = log((lost[name] - own + OTHERS * share) / (every - own + OTHERS) / share)
         self._sorts: Counter[object] = Counter()
         self._linked: dict[tuple[str, object], float] = defaultdict(float)
-        searched: dict[str, float] = defaultdict(float)
         for (kind, place), count in self._own.items():
             one, operation = kinds[kind], operations[place]
             self._sorts.update((operation.primitive, (operation.primitive, operation.direction)))
             sort, name = _sort(one, operation), one.launch[0]
-            if operation.phase == "find" and one.name is not None:
-                searched[name] += count
             if sort is not None:
                 self._linked[name, sort] += count
                 self._linked[name, one.is_strange] += count
             if one.is_strange:
                 inside[name] += count
-        every = sum(searched.values())
-        self._search_nats_of: dict[str, float] = {}
-        for name, number_in in searched.items():
-            share, own = share_of[name], min(1.0, number_in)
-            ratio = (number_in - own + OTHERS * share) / (every - own + OTHERS) / share
-            self._search_nats_of[name] = max(0.0, log(ratio))
 
     def lost_nats(self, kind: int) -> float:
         """Return the ratio for a kernel of a lost call."""
@@ -241,14 +231,6 @@ class Habits:
         alike, every = (self._linked.get((name, which), 0.0) for which in (sort, one.is_strange))
         share = (1 + self._sorts[sort]) / (1 + len(self._own))
         return log((max(0.0, alike - own) + share) / (max(0.0, every - own) + 1) / share)
-
-    def _search_nats(self, kind: int, place: int) -> float:
-        """Return the ratio of a name that searches launch more than others do, without this kernel; they may launch any
-        other, too."""
-        one = self._likelihood.kernels.kinds[kind]
-        if one.name is None or self._likelihood.operations[place].phase != "find":
-            return 0.0
-        return self._search_nats_of.get(one.launch[0], 0.0)
 
     def _learn_work(self) -> None:
         likelihood = self._likelihood
