@@ -402,6 +402,30 @@ def test_counters_of_a_json_are_those_of_its_kernels(kernels: bool, tmp_path: Pa
     assert any("run that collected hardware counters" in note.kind for note in notes)
 
 
+@pytest.mark.parametrize("number", [None, 7])
+def test_each_kernel_of_a_json_counts_if_numbers_of_dispatches_do_not_tell_them_apart(
+    number: int | None, tmp_path: Path
+) -> None:
+    """Without a number no counter is given to another kernel."""
+    path = tmp_path / "7_results.json"
+    processes = json.loads(as_json(kernels=False))
+    (process,) = processes["rocprofiler-sdk-tool"]
+    for row in process["callback_records"]["counter_collection"]:
+        row["dispatch_data"]["dispatch_info"]["dispatch_id"] = number
+    path.write_text(json.dumps(processes))
+    (profile,) = read(path, v3_json)
+    assert [one.start_ns for one in profile.activities] == [0, 1000, 2000]
+    assert [one["SQ_WAVES"] for one in values(profile)] == [10.0] * 3
+    if number is None:
+        rows = process["callback_records"]["counter_collection"]
+        process["buffer_records"]["kernel_dispatch"] = [row["dispatch_data"] for row in rows]
+        path.write_text(json.dumps(processes))
+        notes = Notes()
+        (profile,) = read(path, v3_json, notes)
+        assert [len(one) for one in values(profile)] == [0, 0, 0]
+        assert any(note.kind.startswith("counter of a kernel that was not recorded") for note in notes)
+
+
 def test_kernels_of_a_json_without_counters_are_kept(tmp_path: Path) -> None:
     """And a file whose records are null has none."""
     path = tmp_path / "7_results.json"

@@ -196,25 +196,27 @@ class _Reading:
             name = symbol.formatted_kernel_name or symbol.demangled_kernel_name or symbol.kernel_name
             self._symbols[integer(symbol.kernel_id)] = kernel_name(name), symbol
         for row in self._rows("kernel_dispatch", _Kernel):
-            self._kernel(row, row.dispatch_info, row.thread_id, row.stream_id)
+            place = self._kernel(row, row.dispatch_info, row.thread_id, row.stream_id)
+            number = integer(row.dispatch_info.dispatch_id)
+            if place is not None:
+                self._dispatches[number] = place
 
-    def _kernel(self, of: Any, info: Any, thread: object, stream: Any) -> None:
-        """Add a kernel. ``of``: has its times and its id."""
+    def _kernel(self, of: Any, info: Any, thread: object, stream: Any) -> int | None:
+        """Add a kernel and return its place. ``of``: has its times and its id."""
         assembly = self._assembly
         times = assembly.times(of.start_timestamp, of.end_timestamp, "kernel")
         if times is None:
-            return
+            return None
         grid, group = info.grid_size, info.workgroup_size
         name, symbol = self._symbols.get(integer(info.kernel_id), ("", _UNKNOWN))
         registers = symbol.arch_vgpr_count, symbol.accum_vgpr_count, symbol.sgpr_count
         taken = *registers, info.group_segment_size, info.private_segment_size
-        place = assembly.activity(
+        return assembly.activity(
             "kernel", name, self._lane(info.agent_id, stream, info.queue_id), times, number=info.dispatch_id,
             correlation=of.correlation_id.internal, grid=sizes(grid.x, grid.y, grid.z),
             workgroup=sizes(group.x, group.y, group.z), resources=Resources(*map(whole, taken)),
             thread=None if thread is None else assembly.thread(thread),
         )  # fmt: skip
-        self._dispatches[integer(info.dispatch_id)] = place
 
     def _counters(self) -> None:
         callbacks = self._process.callback_records
@@ -227,14 +229,18 @@ class _Reading:
             for key, one in told.items() if isinstance(name := one.name, str)
         }  # fmt: skip
         are_kernels = not self._dispatches
+        places: dict[tuple[int | None, ...], int | None] = {}
         for row in rows:
-            number = integer(row.dispatch_data.dispatch_info.dispatch_id)
-            if are_kernels and number not in self._dispatches:
-                self._kernel(row.dispatch_data, row.dispatch_data.dispatch_info, row.thread_id, row.stream_id)
-            place = self._dispatches.get(number)
+            of, info = row.dispatch_data, row.dispatch_data.dispatch_info
+            number = integer(info.dispatch_id)
+            if are_kernels:
+                # A file may lack the numbers of dispatches, or repeat them.
+                key = number, integer(of.start_timestamp), integer(of.end_timestamp)
+                if (place := places.get(key)) is None:
+                    place = places[key] = self._kernel(of, info, row.thread_id, row.stream_id)
+            elif (place := None if number is None else self._dispatches.get(number)) is None:
+                self._notes.add("counter of a kernel that was not recorded: left out", self._place)
             if place is None:
-                if not are_kernels:
-                    self._notes.add("counter of a kernel that was not recorded: left out", self._place)
                 continue
             for one in row.records:
                 name, sort = sorts.get(integer(one.counter_id.handle), ("", "base"))
