@@ -431,6 +431,23 @@ def test_a_grouped_product_has_the_sizes_of_all_its_products(tmp_path: Path) -> 
         assert table.skipped == (not expected)
 
 
+def test_products_of_a_group_have_all_of_their_sizes(tmp_path: Path) -> None:
+    """A size that is stated for some of them alone, or unequal batches, tell no size of the call."""
+    whole = "hipblaslt-bench --grouped_gemm -m 64 -n 32 -k 16 -m 64 -n 32 -k 16 --batch_count 2 --batch_count 2"
+    whole += " --transA N --transB T --a_type f16_r --b_type f16_r --c_type f16_r --d_type f16_r --compute_type f32_r\n"
+    (gemm,) = gemms_of(whole, tmp_path)
+    assert gemm.batch == 4
+    for cut in (" -k 16", " -n 32", " -m 64"):
+        assert damaged(whole.replace(cut, "", 1), tmp_path)
+    assert damaged(whole.replace("--batch_count 2", "--batch_count 3", 1), tmp_path)
+
+
+def damaged(text: str, folder: Path) -> bool:
+    (folder / "a.log").write_text(text)
+    table = table_of(folder / "a.log")
+    return not table.gemms and table.skipped == 1
+
+
 @pytest.mark.parametrize(
     ("line", "batch", "leading", "type_"),
     [

@@ -139,7 +139,7 @@ def _options(text: str) -> tuple[dict[str, str], int]:
     """Return options and values, and the number of GEMMs; an option without a value is empty, a value may be a negative
     number. A grouped GEMM has sizes for each of its GEMMs: of unequal ones there is no option."""
     options: dict[str, str] = {}
-    sizes: dict[str, list[str]] = {"m": [], "n": [], "k": []}
+    sizes: dict[str, list[str]] = {"m": [], "n": [], "k": [], "batch_count": []}
     name = ""
     for word in text.split()[: 2 * _MOST_FIELDS + _MOST_OF_A_GROUP]:
         if _OPTION.fullmatch(word) is not None:
@@ -151,7 +151,7 @@ def _options(text: str) -> tuple[dict[str, str], int]:
                 sizes[name].append(word)
             name = ""
     for name, values in sizes.items():
-        if len(values) > 1 and len(values) * values.count(values[0]) != len(sizes["m"]) ** 2:
+        if len(set(values)) > 1 or (name != "batch_count" and len(values) != len(sizes["m"])):
             options[name] = ""
     return options, max(len(sizes["m"]), 1)
 
