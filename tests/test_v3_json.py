@@ -13,6 +13,7 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions
 from mio2trace.readers.rocm import v3_json
 from mio2trace.source import Source
+from tests.commands import invoked
 from tests.rocm_files import activities, read
 
 
@@ -128,3 +129,14 @@ def test_what_is_no_whole_file_is_one_line(data: bytes, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^a\.json: .*expected rocprofv3's JSON"):
         v3_json.read(source, ReadOptions(), Notes())
     source.close()
+
+
+@pytest.mark.parametrize("number", [1 << 63, (1 << 64) - 1, -(1 << 63), 1 << 70])
+def test_an_id_of_a_range_that_no_table_holds_is_none(number: int, tmp_path: Path) -> None:
+    """A dataset is written all the same."""
+    process = made()
+    process["buffer_records"]["marker_api"][0]["correlation_id"]["internal"] = number
+    path = written(tmp_path, process)
+    (one,) = of(path).ranges
+    assert one.id is None
+    assert invoked("convert", path, "-o", tmp_path / "a.parquet").exit_code == 0

@@ -314,6 +314,8 @@ class Assembly:
         """Add a named range; ``parent`` and ``range_id`` refer to its id."""
         if len(made.text) > LONGEST_NAME:
             made = msgspec.structs.replace(made, text=self._named(made.text))
+        if abs(made.id or 0) > MOST_NS or abs(made.sequence or 0) > MOST_NS:
+            made = msgspec.structs.replace(made, id=_known(made.id), sequence=_known(made.sequence))
         self._ranges.append(made)
 
     def _named(self, name: str) -> str:
@@ -589,6 +591,10 @@ def _keys(values: Numbers) -> Numbers:
 
 def _id(value: object) -> int:
     return value if type(value) is int and abs(value) <= MOST_NS else NO
+
+
+def _known(value: int | None) -> int | None:
+    return value if value is None or abs(value) <= MOST_NS else None
 
 
 def whole(value: object, limit: int = 1 << 62) -> int | None:
