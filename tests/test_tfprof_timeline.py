@@ -163,7 +163,7 @@ def test_a_kernel_on_its_own_stream_is_not_drawn_under_all_streams_too(tmp_path:
 
 
 def test_a_copy_is_recorded_on_its_stream_and_under_all_copies_and_is_one_copy(tmp_path: Path) -> None:
-    """Its name is like that of a node: only the op, or the label, shows that it is a copy."""
+    """Its name is like that of a node: only the op, or the label, shows that it is a copy. A bundle keeps all of it."""
     stream, copies = f"{GPU}/stream:14", f"{GPU}/memcpy"
     label = "MEMCPYDtoH 4096 bytes (Device to Pageable)"
     told, silent = ("edge_22_MatMul:MEMCPYDtoH", START_US, 9, label), ("c:ConcatV2", START_US + 20, 2, "")
@@ -181,9 +181,10 @@ def test_a_copy_is_recorded_on_its_stream_and_under_all_copies_and_is_one_copy(t
             of_node, _, op = node_name.partition(":")
             event = {"ph": "X", "cat": "Op", "name": op, "pid": numbers[name], "tid": 0, "ts": start, "dur": dur}
             events.append({**event, "args": {"name": of_node, "op": op}})
-    timeline = tmp_path / "run.json"
+    timeline, bundle = tmp_path / "run.json", tmp_path / "run.zip"
     timeline.write_text(json.dumps({"traceEvents": events}))
-    for file, size in ((path, 4096), (timeline, None)):
+    assert invoked("bundle", path, "-o", bundle).exit_code == 0
+    for file, size in ((path, 4096), (timeline, None), (bundle, 4096)):
         drawn = converted(file)[0]
         assert [(one["name"], one["dur"]) for one in of(drawn, "kernel")] == [("m", 30)]
         found = [(one["name"], one["args"]["node"], one["args"].get("bytes")) for one in of(drawn, "copy")]

@@ -132,6 +132,16 @@ def test_problems_are_those_of_the_program(tmp_path: Path) -> None:
     assert of["loop_fusion"].flop is None
 
 
+def test_a_bundle_keeps_the_problems_of_the_program(tmp_path: Path) -> None:
+    own = measured(tmp_path, jax_run()).operation_at
+    assert invoked("bundle", tmp_path / "a.xplane.pb", "-o", tmp_path / "bug.zip").exit_code == 0
+    (measures,) = analyse([tmp_path / "bug.zip"]).run.measures
+    problems = [[(one.primitive, one.direction, one.gemm, one.flop) for one in of.values()]
+                for of in (own, measures.operation_at)]  # fmt: skip
+    assert problems[0] == problems[1]
+    assert {"conv", "gemm"} <= {primitive for primitive, *_ in problems[1]}
+
+
 def test_the_ops_of_xla_are_called_so(tmp_path: Path) -> None:
     """They are no calls of MIOpen."""
     (tmp_path / "host.xplane.pb").write_bytes(jax_run())

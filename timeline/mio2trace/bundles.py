@@ -67,7 +67,7 @@ _PARAMETER = re.compile(r"\s*[A-Za-z_\"][^=]{0,80} =")
 _DVDT = "[dv/dt] "
 _PART_OF_DEVICE = re.compile(
     r"job:(?:localhost|worker|ps|chief)|replica:\d{1,9}|task:\d{1,9}|(?:device:)?(?:x?l?a?_?[cgt]pu):\d{1,9}"
-    r"|stream:(?:all|\d{1,9})"
+    r"|stream:(?:all|\d{1,9})|memcpy"
 )
 _BEGIN, _END = "<<", ">>"
 
@@ -301,7 +301,8 @@ _NAME = re.compile(r"([A-Za-z]\w*)(?:\.values|\[\d{1,4}\])?")
 _RUN = re.compile(r"[^\s,{}()\[\]=;]+")
 _ALLOWED = re.compile(
     r"[+-]?\d{1,19}(?:\.\d{0,17})?(?:e[+-]?\d{1,3})?|[+-]?(?:nan|inf)|0[xX][0-9A-Fa-f]{1,16}|[0-9A-F]{16}|(?:0x)?\0"
-    r"|miopen[A-Z]\w{0,60}|conv[23]d|packed|stream:|device_id:|nullptr|true|false|True|False|None|none|mean|sum|nil"
+    r"|miopen[A-Z]\w{0,60}|conv(?:[23]d)?|gemm|forward|backward-(?:data|weights)|packed|stream:|device_id:|nullptr"
+    r"|true|false|True|False|None|none|mean|sum|nil"
     r"|:+"
 )
 _FUNCTION = re.compile(r"(?:miopen::)?miopen\w{1,80}")
