@@ -271,6 +271,28 @@ def test_few_runs_decide_nothing_and_kinds_of_gpu_are_not_mixed(tmp_path: Path) 
     ]  # fmt: skip
 
 
+def test_the_ranks_of_a_job_are_one_run(tmp_path: Path) -> None:
+    """Four ranks decide nothing about a version: they are no repetitions."""
+    for version, ns in (("1.0", 8 * MS), ("2.0", 16 * MS)):
+        ranks = [
+            {name: [row | {"run": f"{version}/job", "rank": rank} for row in rows]
+             for name, rows in made_run("2.9.0", 0).items()}
+            for rank in range(4)
+        ]  # fmt: skip
+        for made in ranks:
+            made["runs"][0] |= {"version": version, "device": "A"}
+            for row in made["problems"]:
+                row["kernel_ns"] = ns
+        write(
+            {name: [row for one in ranks for row in one[name]] for name in ranks[0]}, tmp_path / "ds", f"{version}/job"
+        )
+    slower = rows_of(tmp_path / "ds", "regressions")
+    assert {(row["runs"], row.get("clear")) for row in slower} == {("1 / 1", None)}
+    for question, runs in (("slowest problems", 2), ("layers of runs", 2), ("kernels of runs", 2), ("what is odd", 2)):
+        assert {row["runs"] for row in rows_of(tmp_path / "ds", question)} == {runs}
+    assert "2 runs of 2 versions" in invoked("report", tmp_path / "ds").stdout
+
+
 @pytest.mark.parametrize(
     ("run", "version"),
     [("runs/rocm-7.0/resnet50", "rocm-7.0"), ("2024/nightly/a", "2024"), ("nightly/run3", None), ("run3", None)],

@@ -47,6 +47,11 @@ def quarter(values: Sequence[float], part: int) -> float:
     return ordered[low] + (at - low) * (ordered[high] - ordered[low])
 
 
+def runs_in(rows: Rows) -> int:
+    """The ranks of a job are one run."""
+    return len({one["run"] for one in rows})
+
+
 def runs(tables: Tables) -> Rows:
     problems = by(tables["problems"], "run", "rank")
     rows = []
@@ -70,7 +75,7 @@ def slowest_problems(tables: Tables) -> Rows:
     groups = by((one for one in tables["problems"] if (one["kernel_ns"] or 0) > 0), "problem")
     return [
         {
-            "problem": problem, "runs": len(own), "kernel_ms": ms(middle(known(own, "kernel_ns"))),
+            "problem": problem, "runs": runs_in(own), "kernel_ms": ms(middle(known(own, "kernel_ns"))),
             "least_ms": ms(min(known(own, "kernel_ns"))), "most_ms": ms(max(known(own, "kernel_ns"))),
             "slowest_run": max(own, key=lambda one: one["kernel_ns"])["run"],
             "percent_of_kernel_time": middle(known(own, "percent_of_kernel_time")),
@@ -94,12 +99,13 @@ def regressions(tables: Tables) -> Rows:
         order = sorted(versions, key=lambda key: ([int(part) for part in re.findall("[0-9]+", key[0])], key[0]))
         for before, after in itertools.pairwise(order):
             was, now = (known(versions[key], "kernel_ns") for key in (before, after))
+            each = [runs_in(versions[key]) for key in (before, after)]
             if median(now) > 1.02 * median(was):
                 rows.append({
                     "problem": problem, "before": before[0], "version": after[0], "device": device,
                     "before_ms": ms(median(was)), "kernel_ms": ms(median(now)), "ratio": median(now) / median(was),
-                    "costs_ms": ms(median(now) - median(was)), "runs": f"{len(was)} / {len(now)}",
-                    "clear": quarter(now, 1) > quarter(was, 3) if min(len(was), len(now)) >= 3 else None,
+                    "costs_ms": ms(median(now) - median(was)), "runs": f"{each[0]} / {each[1]}",
+                    "clear": quarter(now, 1) > quarter(was, 3) if min(each) >= 3 else None,
                     "before_solvers": joined(versions[before], "solver"), "solvers": joined(versions[after], "solver"),
                 })  # fmt: skip
     return rows
@@ -144,7 +150,7 @@ def outlier_runs(tables: Tables) -> Rows:
             off = one["kernel_ns"] - usual
             if len(own) >= 4 and abs(off) > 3.5 * spread:
                 rows.append({
-                    **{name: one[name] for name in ("run", "rank", "version", "device")}, "runs": len(own),
+                    **{name: one[name] for name in ("run", "rank", "version", "device")}, "runs": runs_in(own),
                     "kernel_ms": ms(one["kernel_ns"]), "usual_ms": ms(usual), "ratio": one["kernel_ns"] / usual,
                     "deviations": off / spread,
                 })  # fmt: skip
@@ -156,7 +162,7 @@ def what_is_odd(tables: Tables) -> Rows:
     for (rule,), own in by(tables["findings"], "id").items():
         worst = min(own, key=lambda one: (SEVERITIES.index(one["severity"]), -(one["ns"] or 0), one["run"]))
         rows.append({
-            "id": rule, "severity": worst["severity"], "runs": len({one["run"] for one in own}),
+            "id": rule, "severity": worst["severity"], "runs": runs_in(own),
             "ms": ms(sum(known(own, "ns"))), "worst_run": worst["run"], "worst_ms": ms(worst["ns"]),
             "median_percent_at_stake": 100 * median(known(own, "share")), "advice": worst["try"],
         })  # fmt: skip
@@ -167,7 +173,7 @@ def kernels_of_runs(tables: Tables) -> Rows:
     whole = sum(known(tables["kernels"], "kernel_ns"))
     return [
         {
-            "kernel": name, "calls": len(own), "runs": len({one["run"] for one in own}),
+            "kernel": name, "calls": len(own), "runs": runs_in(own),
             "kernel_ms": ms(sum(known(own, "kernel_ns"))),
             "percent_of_kernel_time": 100 * sum(known(own, "kernel_ns")) / whole,
             "mean_us": sum(known(own, "kernel_ns")) / len(own) / 1e3, "longest_us": max(known(own, "kernel_ns")) / 1e3,
@@ -186,7 +192,7 @@ def layers_of_runs(tables: Tables) -> Rows:
             of_layer[layer, direction].append({"run": run, "ns": ns, "gflops": middle(known(own, "gflops"))})
     return [
         {
-            "layer": layer, "direction": direction, "runs": len(own), "kernel_ms": ms(middle(known(own, "ns"))),
+            "layer": layer, "direction": direction, "runs": runs_in(own), "kernel_ms": ms(middle(known(own, "ns"))),
             "least_ms": ms(min(known(own, "ns"))), "most_ms": ms(max(known(own, "ns"))),
             "slowest_run": max(own, key=lambda one: one["ns"])["run"], "gflops": middle(known(own, "gflops")),
         }

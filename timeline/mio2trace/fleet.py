@@ -29,13 +29,13 @@ _NO_NAME = "(no name)"
 _NAMES = frozenset(("run", "problem", "id", "worst_run"))
 """Columns without which a row has no meaning; a file may lack any value."""
 _VERSIONS = """
-select version, count(*) as runs
+select version, count(distinct run) as runs
 from runs where version is not null and state is distinct from 'failed' group by version
 order by list_transform(regexp_extract_all(version, '[0-9]+'), lambda part: try_cast(part as bigint)), version
 """
 _BY_VERSION = """
-select problem, device, any_value(primitive) as primitive, version, count(*) as runs, median(problems.kernel_ns) as ns,
-  any_value(command) as command
+select problem, device, any_value(primitive) as primitive, version, count(distinct runs.run) as runs,
+  median(problems.kernel_ns) as ns, any_value(command) as command
 from problems join runs on runs.run = problems.run and runs.rank is not distinct from problems.rank
 where problems.kernel_ns > 0 group by problem, device, version
 """

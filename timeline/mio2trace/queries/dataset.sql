@@ -16,7 +16,7 @@ where state is distinct from 'failed' order by runs.run, runs.rank;
 
 -- query: slowest problems
 -- Problems by their kernel time in a steady iteration, over all runs: median, least, most, and in which run that is.
-select problem, count(*) as runs, round(median(kernel_ns) / 1e6, 3) as kernel_ms, round(min(kernel_ns) / 1e6, 3) as least_ms,
+select problem, count(distinct run) as runs, round(median(kernel_ns) / 1e6, 3) as kernel_ms, round(min(kernel_ns) / 1e6, 3) as least_ms,
   round(max(kernel_ns) / 1e6, 3) as most_ms, arg_max(run, kernel_ns) as slowest_run,
   round(median(percent_of_kernel_time), 1) as percent_of_kernel_time, round(median(calls), 2) as calls, round(median(gflops), 3) as gflops,
   string_agg(distinct solver, ', ' order by solver) as solvers, any_value(command) as command
@@ -25,7 +25,7 @@ from problems where kernel_ns > 0 group by problem order by median(kernel_ns) * 
 -- query: regressions
 -- Problems that a version computes slower than the version before it: medians over runs, what that costs an iteration; clear where three quarters of its runs are slower than three quarters of those before, null with fewer than three runs of either.
 with of_version as (
-  select problem, device, version, count(*) as runs, median(problems.kernel_ns) as ns,
+  select problem, device, version, count(distinct runs.run) as runs, median(problems.kernel_ns) as ns,
     quantile_cont(problems.kernel_ns, 0.25) as low, quantile_cont(problems.kernel_ns, 0.75) as high, string_agg(distinct solver, ', ' order by solver) as solvers
   from problems join runs on runs.run = problems.run and runs.rank is not distinct from problems.rank
   where problems.kernel_ns > 0 and version is not null group by problem, device, version),
@@ -64,12 +64,13 @@ with alike as (
     from runs left join alike on alike.run = runs.run and alike.rank is not distinct from runs.rank
     where kernel_ns is not null),
   centred as (
-    select *, median(ns) over same as usual, count(*) over same as others from grouped
+    select *, median(ns) over same as usual, count(*) over same as others,
+      count(distinct run) over same as runs from grouped
     window same as (partition by work, device, version)),
   spread as (
     select *, 1.4826 * median(abs(ns - usual)) over (partition by work, device, version) as deviation from centred)
 select run, rank, version, round(ns / 1e6, 3) as kernel_ms, round(usual / 1e6, 3) as usual_ms, round(ns / usual, 3) as ratio,
-  round((ns - usual) / greatest(deviation, 0.002 * usual, 1), 1) as deviations, others as runs, device
+  round((ns - usual) / greatest(deviation, 0.002 * usual, 1), 1) as deviations, runs, device
 from spread where others >= 4 and abs(ns - usual) > 3.5 * greatest(deviation, 0.002 * usual, 1)
 order by abs(ns - usual) / usual desc, run, rank;
 
@@ -103,7 +104,7 @@ from kernels group by name order by sum(kernel_ns) desc, name;
 with of_run as (
   select run, rank, layer, direction, median(coalesce(kernel_ns, printed_ns)) as ns, median(gflops) as gflops
   from layers where iteration is null or iteration > 0 group by run, rank, layer, direction)
-select layer, direction, count(*) as runs, round(median(ns) / 1e6, 3) as kernel_ms, round(min(ns) / 1e6, 3) as least_ms,
+select layer, direction, count(distinct run) as runs, round(median(ns) / 1e6, 3) as kernel_ms, round(min(ns) / 1e6, 3) as least_ms,
   round(max(ns) / 1e6, 3) as most_ms, arg_max(run, ns) as slowest_run, round(median(gflops), 3) as gflops
 from of_run where ns is not null group by layer, direction order by median(ns) * count(*) desc, layer, direction;
 
