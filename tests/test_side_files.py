@@ -432,7 +432,7 @@ def test_a_grouped_product_has_the_sizes_of_all_its_products(tmp_path: Path) -> 
 
 
 def test_products_of_a_group_have_all_of_their_sizes(tmp_path: Path) -> None:
-    """A size that is stated for some of them alone, or unequal batches, tell no size of the call."""
+    """If a size is stated for some of them only, or the batches are unequal, the size of the call is not known."""
     whole = "hipblaslt-bench --grouped_gemm -m 64 -n 32 -k 16 -m 64 -n 32 -k 16 --batch_count 2 --batch_count 2"
     whole += " --transA N --transB T --a_type f16_r --b_type f16_r --c_type f16_r --d_type f16_r --compute_type f32_r\n"
     (gemm,) = gemms_of(whole, tmp_path)
