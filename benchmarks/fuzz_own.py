@@ -5,11 +5,11 @@
     python benchmarks/fuzz_own.py --case 1/77
 
 Traces with changed bytes, traces whose checksum a stranger made right, bases of comparisons, snapshots, tables and
-journals of datasets, bundles, databases with logs and journals beside them, folders whose names are patterns or
-options, XSpaces, databases of MIOpen; and kernel times against an independent sum. ``--traces``: so many traces in all
-forms with one to three bytes changed, ``--cuts``: cut at so many places. Each case is made again by its seed and
-number. A case may take `law.SECONDS` and `law.SECONDS_PER_MB` of processor time. Prints one JSON line; before it, on
-stderr, each fault once. Exit 1 when a law was broken.
+journals of datasets, bundles, tar archives, databases with logs and journals beside them, folders whose names are
+patterns or options, XSpaces, databases of MIOpen; and kernel times against an independent sum. ``--traces``: so many
+traces in all forms with one to three bytes changed, ``--cuts``: cut at so many places. Each case is made again by its
+seed and number. A case may take `law.SECONDS` and `law.SECONDS_PER_MB` of processor time. Prints one JSON line; before
+it, on stderr, each fault once. Exit 1 when a law was broken.
 """
 
 from __future__ import annotations

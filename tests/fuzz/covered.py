@@ -108,7 +108,7 @@ READERS: Mapping[str, Fed] = {
     "snapshot/files.py": Fed(("snapshot",)),
     "snapshot/objects.py": Fed(("snapshot",)),
     "snapshot/__init__.py": Fed(("dataset", "snapshot", "folder")),
-    "source.py": Fed((*_LOGS, *_PROFILES, "bundle")),
+    "source.py": Fed((*_LOGS, *_PROFILES, "bundle", "tar")),
     "writers/archive.py": Fed(no_file=_WRITES),
     "writers/chrome_json.py": Fed(("trace", "hostile trace")),
     "writers/native/packets.py": Fed(("trace", "hostile trace")),

@@ -1,7 +1,7 @@
 """Our own formats as a stranger has made or changed them, and what lies beside a file: each kind with its own law.
 
 * trace: changed since it was written: read back equal, or said (`own_traces`). hostile trace: its checksum is right.
-* base, snapshot, dataset, journal, bundle: any command on it gives a result, or is refused in one line.
+* base, snapshot, dataset, journal, bundle, tar: any command on it gives a result, or is refused in one line.
 * beside: a database with a write-ahead log or a rollback journal of any bytes; folder: names that mean something else.
 * XSpace, databases: formats that `structures` does not make.
 * sums: the time of all kernels of a profile is that of an independent sum over its bytes, or a problem is noted.
@@ -18,6 +18,7 @@ import os
 import random
 import shutil
 import sqlite3
+import tarfile
 import tempfile
 import zipfile
 import zlib
@@ -334,6 +335,48 @@ def _other_members(data: bytes, chance: Chance) -> bytes:
     return out.getvalue()
 
 
+def tar(chance: Chance) -> str:
+    """A bundle as a tar archive: in each of its forms, with changed bytes, or headers of other values."""
+    out = io.BytesIO()
+    form = chance.choice((tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT))
+    with zipfile.ZipFile(io.BytesIO(_bundle())) as old, tarfile.open(fileobj=out, mode="w", format=form) as new:
+        for name in old.namelist():
+            inside = old.read(name)
+            info = tarfile.TarInfo(name)
+            info.size = len(inside)
+            if chance.random() < 0.1:
+                _change_header(info, chance)
+            with contextlib.suppress(ValueError, OSError):  # the form has no place for it
+                new.addfile(info, io.BytesIO(inside))
+    data = out.getvalue()
+    if chance.random() < 0.6:
+        data = _changed_blocks(data, chance) if chance.random() < 0.5 else _changed(data, chance)
+    with folder() as place:
+        (path,) = _put(place, {"b.tar": gzip.compress(data, 1) if chance.random() < 0.3 else data})
+        return as_run(path, chance, len(data))
+
+
+def _change_header(info: tarfile.TarInfo, chance: Chance) -> None:
+    names = ("../x", "/x", "a/b", "./" * 300 + "x", "x" * 300, ".", "manifest.json", "d/" * 40 + "x", "a\\b", "\udc80")
+    records = ({"path": "../x"}, {"size": "9" * 5000}, {"size": "-1"}, {"GNU.sparse.major": "1"}, {"comment": "\0=\n"})
+    changes: tuple[Callable[[], None], ...] = (
+        lambda: setattr(info, "name", chance.choice(names)),
+        lambda: setattr(info, "type", chance.choice("01234567xgLKSV").encode()),
+        lambda: setattr(info, "size", chance.choice((0, info.size + 512, 1 << 40, 1 << 70))),
+        lambda: setattr(info, "pax_headers", dict(chance.choice(records))),
+    )  # fmt: skip
+    chance.choice(changes)()
+
+
+def _changed_blocks(data: bytes, chance: Chance) -> bytes:
+    """The archive with blocks that are repeated, exchanged or left out."""
+    blocks = [data[at : at + 512] for at in range(0, len(data), 512)]
+    for _ in range(chance.randint(1, 4)):
+        at, other = chance.randrange(len(blocks)), chance.randrange(len(blocks))
+        blocks[at : at + 1] = chance.choice(([], 2 * [blocks[at]], [blocks[other]]))
+    return b"".join(blocks)
+
+
 # ---- beside a file, names of folders
 
 
@@ -549,6 +592,7 @@ KINDS: Mapping[str, Judge] = {
     "dataset": dataset,
     "journal": journal,
     "bundle": bundle,
+    "tar": tar,
     "beside": beside,
     "folder": folders,
     "sums": sums,
