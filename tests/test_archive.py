@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 import tarfile
+import time
 import tracemalloc
 import zipfile
 from collections.abc import Sequence
@@ -358,6 +359,56 @@ def test_a_tar_archive_has_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "more than 20 files in the archive" in refusal(files)
     folders = tarred(tmp_path / "folders.tar", [(f"{number}", header(tarfile.DIRTYPE)) for number in range(101)])
     assert "more than 100 headers in the archive" in refusal(folders)
+
+
+# Each takes long, or shows words of Python, if only the sum of the sizes is limited.
+HOSTILE_HEADERS = {
+    "a name of dots and slashes": ((b"L", b"./" * (1 << 19)), "a name that leads out"),
+    "records of one letter": ((b"x", b"2 " * (1 << 19)), "an extended header without its lengths"),
+    "a record without its line feed": ((b"x", b"12 path=a.jx"), "an extended header without its lengths"),
+    "a size of thousands of digits": ((b"x", b"5012 size=" + b"9" * 5001 + b"\n"), "a size that is none"),
+    "a size that is no number": ((b"x", b"11 size=-1\n"), "a size that is none"),
+}
+
+
+def extended(kind: bytes, text: bytes) -> bytes:
+    """An extended header with the given content."""
+    info = header(kind, name="header", size=len(text))
+    return info.tobuf(tarfile.USTAR_FORMAT) + text + bytes(-len(text) % 512)
+
+
+def with_headers(path: Path, headers: Sequence[bytes]) -> Path:
+    """An archive of an empty file behind these headers."""
+    path.write_bytes(b"".join([*headers, header(tarfile.REGTYPE, name="run.log").tobuf(), bytes(1024)]))
+    return path
+
+
+@pytest.mark.parametrize("name", HOSTILE_HEADERS)
+def test_a_hostile_header_of_a_tar_archive_is_refused_at_once(name: str, tmp_path: Path) -> None:
+    (kind, text), said = HOSTILE_HEADERS[name]
+    path = with_headers(tmp_path / "bad.tar", [extended(kind, text)])
+    begin = time.process_time()
+    assert said in refusal(path)
+    assert time.process_time() - begin < 1
+
+
+@pytest.mark.parametrize("field", [b"\xff" * 12, b"-0000000001\0", b"1_000000000\0", b"0000000008x\0"])
+def test_a_number_of_a_tar_header_has_octal_digits(field: bytes, tmp_path: Path) -> None:
+    block = bytearray(header(tarfile.REGTYPE, name="run.log").tobuf(tarfile.USTAR_FORMAT))
+    block[124:136], block[148:156] = field, b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    (tmp_path / "bad.tar").write_bytes(bytes(block) + bytes(1024))
+    damaged = "bad.tar: damaged tar archive: a header with a number that is none; expected a whole tar archive"
+    assert refusal(tmp_path / "bad.tar") == damaged
+
+
+def test_the_extended_headers_of_a_tar_archive_have_a_limit_together(tmp_path: Path) -> None:
+    """Gzip packs them to a thousandth."""
+    text = b"1000000 comment=".ljust(999_999, b"x") + b"\n"
+    with source.unpacked(str(with_headers(tmp_path / "run.tar", 16 * [extended(b"x", text)]))) as made:
+        assert made.members == ("run.log",)
+    path = with_headers(tmp_path / "bad.tar", 17 * [extended(b"x", text)])
+    assert refusal(path) == "bad.tar: more than 16 MiB of headers in the archive; expected less"
 
 
 @pytest.mark.parametrize("name", ["run.tar", "run.tar.gz"])

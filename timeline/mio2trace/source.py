@@ -446,6 +446,13 @@ _PLAIN = (b"0", b"\0", b"7")
 """Types of plain files in a tar archive: of today, of old archives, and contiguous ones."""
 _MOST_OF_A_HEADER = 1 << 20
 """Bytes of an extended header of a tar archive, which holds names."""
+_MOST_OF_HEADERS = 16 << 20
+"""Bytes of all of them: a packed archive of few kB may state many."""
+
+_HERE = re.compile(r"(?:\./+)+")
+_OCTAL = re.compile(rb"[0-7]{1,12}")
+_DECIMAL = re.compile(r"[0-9]{1,18}", re.ASCII)
+_LENGTH = re.compile(rb"([0-9]{1,18}) ")
 
 
 _LEADS_OUT = "a name that leads out of the archive, or is none; expected a plain file"
@@ -761,7 +768,7 @@ def _tar_files(blocks: _Blocks, name: str) -> Iterator[_TarFile]:
     """Yield the plain files; the caller reads the content of each. Raises EOFError without the block of zeros that ends
     an archive, `InputError` for a link or a device, ValueError for a damaged header."""
     stated: dict[str, str] = {}
-    headers = 0
+    headers = extended = 0
     while (header := b"".join(blocks.exactly(_TAR_BLOCK))).strip(b"\0"):
         headers += 1
         if headers > 5 * MOST_MEMBERS:
@@ -770,16 +777,18 @@ def _tar_files(blocks: _Blocks, name: str) -> Iterator[_TarFile]:
         if member.kind in (b"x", b"g", b"L", b"K"):
             if member.size > _MOST_OF_A_HEADER:
                 raise ValueError(f"a header of more than {_MOST_OF_A_HEADER >> 20} MiB")
+            extended += member.size
+            if extended > _MOST_OF_HEADERS:
+                most = _MOST_OF_HEADERS >> 20
+                raise InputError(f"{name}: more than {most} MiB of headers in the archive; expected less")
             text = b"".join(blocks.exactly(member.size + -member.size % _TAR_BLOCK))[: member.size]
             if member.kind == b"L":
                 stated["path"] = _name_of(text.rstrip(b"\0"))
             elif member.kind == b"x":
                 stated |= _pax(text)
             continue
-        path = stated.get("path", member.name)
-        while path.startswith("./"):
-            path = path[2:].lstrip("/")
-        size = int(stated["size"]) if stated.get("size", "").isdecimal() else member.size
+        path = _without_here(stated.get("path", member.name))
+        size = _whole(stated["size"]) if "size" in stated else member.size
         is_sparse = any(key.startswith("GNU.sparse.") for key in stated)
         stated = {}
         if member.kind == b"5" or (member.kind in _PLAIN and path.endswith("/")):
@@ -804,10 +813,23 @@ def _tar_number(field: bytes) -> int:
     """Return a number in octal digits, or in GNU's binary form. Raises ValueError for anything else."""
     if field[0] == 0x80:
         return int.from_bytes(field[1:], "big")
-    number = int(field.partition(b"\0")[0].strip() or b"0", 8)
-    if number < 0:
-        raise ValueError("a negative number in a header")
-    return number
+    digits = field.partition(b"\0")[0].strip(b" ") or b"0"
+    if not _OCTAL.fullmatch(digits):
+        raise ValueError("a header with a number that is none")
+    return int(digits, 8)
+
+
+def _without_here(path: str) -> str:
+    """Return a name without the ``./`` that tar writes before the names of a folder's files."""
+    here = _HERE.match(path)
+    return path if here is None else path[here.end() :]
+
+
+def _whole(text: str) -> int:
+    """Return a size. Raises ValueError for anything else."""
+    if not _DECIMAL.fullmatch(text):
+        raise ValueError("an extended header with a size that is none")
+    return int(text)
 
 
 def _pax(text: bytes) -> dict[str, str]:
@@ -815,11 +837,11 @@ def _pax(text: bytes) -> dict[str, str]:
     found: dict[str, str] = {}
     at = 0
     while at < len(text):
-        length = text[at : at + 20].partition(b" ")[0]
-        end = at + (int(length) if length.isdigit() else 0)
-        if not at < end <= len(text):
+        length = _LENGTH.match(text, at)
+        end = at + int(length[1]) if length is not None else 0
+        if length is None or not length.end() < end <= len(text) or text[end - 1 : end] != b"\n":
             raise ValueError("an extended header without its lengths")
-        key, _, value = text[at + len(length) + 1 : end - 1].partition(b"=")
+        key, _, value = text[length.end() : end - 1].partition(b"=")
         found[_name_of(key)] = _name_of(value)
         at = end
     return found
