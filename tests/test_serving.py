@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import orjson
 import pytest
 
 import mio2trace
@@ -11,6 +12,8 @@ from mio2trace.answer import of_profile, text
 from mio2trace.answer.content import Section
 from mio2trace.findings.subject import Subject
 from mio2trace.measures.iterations import Iterations, idle_between
+from tests.commands import invoked, json_of, printed
+from tests.conftest import ROOT
 from tests.kineto_files import FIRST_US, Row, kineto_file, launched, row
 
 EVERY, MARKED = 1000.0, 60.0
@@ -128,3 +131,62 @@ def test_many_kinds_are_summed_by_phase_and_the_time_between_steps_is_said(tmp_p
     _, section, between = analysed(tmp_path, served([f"ProfilerStep#{number}" for number in range(3, 7)], []))
     assert between is None
     assert not section.between
+
+
+def test_json_has_the_kinds_of_the_text(tmp_path: Path) -> None:
+    """Each kind, the sums by phase, and the idle time between steps: the numbers of the line `steps`."""
+    import jsonschema
+
+    marks = [
+        "step[EXTEND bs=2 toks=90]",
+        "step[EXTEND bs=3 toks=110]",
+        *(f"step[DECODE bs={batch}]" for batch in (9, 8, 9)),
+    ]
+    path = kineto_file(tmp_path, served(marks, []))
+    document = json_of("report", path, "--format", "json")
+    jsonschema.validate(document, orjson.loads((ROOT / "docs" / "report.schema.json").read_bytes()))
+    (run,) = document["runs"]
+    mean = {"step_ns": 70_000, "kernel_ns": 40_000, "kernels": 4.0}
+    decode = {"phase": "decode", "tokens": None, **mean}
+    prefill = {"phase": "prefill", "is_in_means": False, **mean}
+    assert run["steps_by_kind"] == [
+        {**decode, "name": "decode, batch 9", "batch": 9, "most_batch": 9, "steps": 2, "is_in_means": True},
+        {**decode, "name": "decode, batch 8", "batch": 8, "most_batch": 8, "steps": 1, "is_in_means": False},
+        {**prefill, "name": "prefill, batch 2", "batch": 2, "most_batch": 2, "steps": 1, "tokens": 90},
+        {**prefill, "name": "prefill, batch 3", "batch": 3, "most_batch": 3, "steps": 1, "tokens": 110},
+    ]
+    assert run["steps_by_phase"] == [
+        {**decode, "name": "decode, batch 8 to 9", "batch": 8, "most_batch": 9, "steps": 3, "is_in_means": True},
+        {**prefill, "name": "prefill, batch 2 to 3", "batch": 2, "most_batch": 3, "steps": 2, "tokens": 200},
+    ]
+    assert run["idle_between_steps_percent"] == pytest.approx(100 * 4 * 930 / (4 * 1000 + 70), abs=0.001)
+    said = " ".join(printed("report", path, "-q").split())
+    for kind in run["steps_by_phase"]:
+        assert f"{kind['name']}: 0.070 ms per step, {kind['steps']} steps" in said
+    assert f"idle between steps {run['idle_between_steps_percent']:.1f} %" in said
+
+
+def test_a_run_without_an_engine_has_no_kinds_in_json(tmp_path: Path) -> None:
+    path = kineto_file(tmp_path, served([f"ProfilerStep#{number}" for number in range(3, 7)], []))
+    (run,) = json_of("report", path, "--format", "json")["runs"]
+    assert (run["steps_by_kind"], run["steps_by_phase"], run["idle_between_steps_percent"]) == ([], [], None)
+
+
+@pytest.mark.parametrize("digits", [12, 13, 18, 19, 40, 300])
+@pytest.mark.parametrize(
+    "mark",
+    [
+        "step[EXTEND bs={0} toks={0}]",
+        "execute_context_{0}(sq{0}sk1)_generation_{0}(sq{0})",
+        "execute_new_{0}_cached_{0}",
+        "execute_{0}_context_{0}(0)_generation_{0}(0)",
+        "prefill[bs={0} tok={0} d=1]",
+    ],
+)
+def test_numbers_of_any_length_in_a_mark_are_no_fault(mark: str, digits: int, tmp_path: Path) -> None:
+    """Larger than a whole number of JSON or SQL can be, by themselves or summed over the steps."""
+    path = kineto_file(tmp_path, served([mark.format("9" * digits)] * 12, []))
+    for command in (("report", "--format", "json"), ("report",), ("report", "--format", "html")):
+        assert invoked(*command, str(path), "-q").exit_code == 0
+    tokens = {kind["tokens"] for kind in json_of("report", path, "--format", "json")["runs"][0]["steps_by_kind"]}
+    assert all(number is None or 100_000 * number < 1 << 63 for number in tokens)

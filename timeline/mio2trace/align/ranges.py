@@ -367,8 +367,12 @@ def _tokens_of(text: str) -> int | None:
     return sum(number or 0 for number in known) if known and None not in known else None
 
 
+_MOST_DIGITS = 12
+"""So the sum over all steps of a run has at most 64 bits."""
+
+
 def _number(text: str) -> int | None:
-    return int(text) if text.isdecimal() and text.isascii() and len(text) < 16 else None
+    return int(text) if text.isdecimal() and text.isascii() and len(text) <= _MOST_DIGITS else None
 
 
 def _of_equal_text(profile: Profile, by_text: dict[str, list[Range]]) -> tuple[MarkedStep, ...]:

@@ -529,6 +529,9 @@ def _run(section: Section) -> dict[str, Any]:
             "length_of_each_ns": list(step.steps_ns),
             "step_of_each_device_ns": list(section.steps_ns or (step.step_ns,)),
         },
+        "steps_by_kind": [*map(_kind, section.steps)],
+        "steps_by_phase": [*map(_kind, section.phases)],
+        "idle_between_steps_percent": None if section.idle_between is None else round(100 * section.idle_between, 3),
         "recording": None
         if section.recording is None
         else {"length_ns": section.recording.length_ns}
@@ -551,6 +554,14 @@ def _run(section: Section) -> dict[str, Any]:
         "findings": [finding.record() for finding in section.findings],
         "log": [{"level": level, "count": number, "text": text} for level, number, text in section.log],
     }
+
+
+def _kind(kind: StepKind) -> dict[str, Any]:
+    return {
+        "name": kind.name, "phase": kind.phase, "batch": kind.batch, "most_batch": kind.most_batch,
+        "tokens": kind.tokens, "steps": kind.steps, "step_ns": None if kind.step_ns is None else round(kind.step_ns),
+        "kernel_ns": round(kind.kernel_ns), "kernels": round(kind.kernels, 3), "is_in_means": kind.counts,
+    }  # fmt: skip
 
 
 def _listed(section: Section, rows: Sequence[ListRow], rest: Rest | None) -> list[dict[str, Any]]:
