@@ -298,6 +298,8 @@ COUNTED = {
     "each step its own": ("## forward {step} ##", 4, {"## forward ##"}),
     "ahead of the step": ("## copy_batch_to_gpu {later} ##", 4, {"## copy_batch_to_gpu ##"}),
     "with a separator": ("micro_batch_{step}", 4, {"micro_batch"}),
+    "nothing but a number": ("{step}", 4, {"3", "4", "5", "6"}),
+    "a number and a sign": ("#{step}", 4, {"#3", "#4", "#5", "#6"}),
     "the same in each step": ("## forward 3 ##", 4, {"## forward 3 ##"}),
     "several in each step": ("layer {step}{part}", 4, {f"layer {n}" for n in (30, 31, 40, 41, 50, 51, 60, 61)}),
     "of two steps": ("## forward {step} ##", 2, {"## forward 3 ##", "## forward 4 ##"}),

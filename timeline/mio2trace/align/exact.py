@@ -555,6 +555,7 @@ def may_be_layer(made: Range) -> bool:
 
 
 _COUNTED = late(r"([^\d\n]*?)[ _#:.-]?(\d{1,18})([^\d\n]*)", re.ASCII)
+_LETTER = late(r"[^\W\d_]")
 _LEAST_COUNTED = 3
 """Fewer may be chance."""
 
@@ -575,7 +576,8 @@ def layers_of_ranges(
         return found
     counted: dict[tuple[str, str, str], list[tuple[str, str]]] = defaultdict(list)
     for key in found:
-        if key[0] != "frame" and (match := _COUNTED.fullmatch(key[1].strip())) is not None:
+        match = _COUNTED.fullmatch(key[1].strip()) if key[0] != "frame" else None
+        if match is not None and _LETTER.search(match[1] + match[3]) is not None:  # else nothing of the name is left
             counted[key[0], match[1], match[3]].append(key)
     several = {key: same for same, keys in counted.items() if len(keys) >= _LEAST_COUNTED for key in keys}
     if not several:
