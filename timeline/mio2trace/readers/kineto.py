@@ -30,7 +30,7 @@ from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records, kernel_name
 from mio2trace.readers.kineto_frames import Frames, function_of
 from mio2trace.readers.pieces import NOTHING, ROUNDED_BELOW, UNREADABLE, Args, Event, EventArray, nanoseconds
-from mio2trace.readers.rocm.assembly import COUNTED, Assembly, sizes, work_items
+from mio2trace.readers.rocm.assembly import COUNTED, Assembly, sizes, whole, work_items
 from mio2trace.source import Source
 
 # -- The inputs of an op -----------------------------------------------------------------------------------------------
@@ -846,7 +846,7 @@ def _size(size: Size3 | str | None) -> Size3 | None:
 
 def _resources(args: Args) -> Resources | None:
     """Return what PyTorch's profiler records of a kernel of CUDA, and of no other."""
-    registers, shared = _integer(args.registers), _integer(args.shared)
+    registers, shared = whole(_integer(args.registers)), whole(_integer(args.shared))
     return None if registers is None else Resources(registers=registers, shared_bytes=shared)
 
 
