@@ -67,7 +67,10 @@ TABLES = {
                            for at in (1, 2, 3, 4, 5)),
         '"HIP_RUNTIME_API","hipDeviceSynchronize",7,7,60,900,950',
     ],
-    "marker_api_trace": [MARKERS.strip(), '"MARKER_CORE_RANGE_API","step 1",7,7,70,0,400'],
+    "marker_api_trace": [
+        MARKERS.strip(), '"MARKER_CORE_RANGE_API","step 1",7,7,70,0,400',
+        '"MARKER_CORE_RANGE_API","of the same times",7,7,71,0,400', '"MARKER_CORE_RANGE_API","step 1",7,7,72,0,400',
+    ],
     "memory_copy_trace": [
         '"Kind","Direction","Source_Agent_Id","Destination_Agent_Id","Correlation_Id","Start_Timestamp","End_Timestamp"',
         *(f'"MEMORY_COPY","MEMORY_COPY_HOST_TO_DEVICE","Agent 0","Agent 1",50,{at},{at + 9}' for at in (600, 610)),

@@ -334,8 +334,7 @@ class Assembly:
         self._ranges.sort(key=lambda made: (made.thread, made.start_ns, -made.end_ns))
         ranges = len(self._ranges)
         if self.is_of_table:
-            pairs = zip(self._ranges, [None, *self._ranges], strict=False)
-            self._ranges = [one for one, before in pairs if one.id is None or one != before]
+            self._ranges = [*_once(self._ranges)]
         if self.counts:
             self._notes.remark(COUNTER_RUN, self._place)
         rows, calls = self._rows, self._calls
@@ -595,6 +594,20 @@ def _id(value: object) -> int:
 
 def _known(value: int | None) -> int | None:
     return value if value is None or abs(value) <= MOST_NS else None
+
+
+def _once(ranges: Sequence[Range]) -> Iterator[Range]:
+    """Yield the ranges of a table without those that repeat an earlier one of the same id. In their order equal ranges
+    need not be neighbours: another one may have their times."""
+    same: set[Range] = set()
+    times: tuple[int, int, int] | None = None
+    for one in ranges:
+        if times != (one.thread, one.start_ns, one.end_ns):
+            times = one.thread, one.start_ns, one.end_ns
+            same.clear()
+        if one.id is None or one not in same:
+            same.add(one)
+            yield one
 
 
 def whole(value: object, limit: int = 1 << 62) -> int | None:
