@@ -269,6 +269,16 @@ def archive_of_profiles(size: int) -> Files:
     return [packed.getvalue()]
 
 
+def counters_of_many_tables(size: int) -> Files:
+    """The header again before each row of counters, as if many tables were in one file."""
+    header = b"Dispatch_Id,Process_Id,Kernel_Name,Counter_Name,Counter_Value,Start_Timestamp,End_Timestamp\n"
+    rows = (header + b'%d,7,"k","SQ_WAVES",8,%d,%d\n' % (at, 100 * at, 100 * at + 50) for at in range(1, size // 130))
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("k_counter_collection.csv", b"".join(rows))
+    return [packed.getvalue()]
+
+
 def kineto_processes(size: int) -> Files:
     """Each with a device of its own, and the same correlation id."""
     events = []
@@ -358,6 +368,7 @@ SLOW: Mapping[str, Slow] = {
     "entries of other buffers": Slow(entries_of_all_buffers),
     "searches": Slow(searches, "ops"),
     "logs in an archive": Slow(archive_of_logs),
+    "counters of many tables": Slow(counters_of_many_tables, "report"),
     "profiles in an archive": Slow(archive_of_profiles),
     "processes of a Kineto file": Slow(kineto_processes, "kernels"),
     "words of every format": Slow(random_lines),

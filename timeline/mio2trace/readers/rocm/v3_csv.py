@@ -192,6 +192,7 @@ class _Reading:
         instances, so only a value from before the header came again shows that the table is there twice."""
         table = self._table(part, _COUNTERS)
         before: set[tuple[int, int, str]] = set()
+        own: list[tuple[int, int, str]] = []
         parts = 0
         for line, (guid, number, counter, text, start, *kernel) in table.rows(
             *("guid", "dispatch_id", "counter_name", "counter_value", *_TIMES, "kernel_name", "process_id"),
@@ -209,11 +210,17 @@ class _Reading:
                 continue
             assembly, place = found
             if table.part > parts:
+                if not parts:
+                    before.update((id(one), *known) for one in self._of.values() for known in one.counts.known())
+                before.update(own)
+                own.clear()
                 parts = table.part
-                before = {(id(one), *known) for one in self._of.values() for known in one.counts.known()}
-            if (id(assembly), place, counter) in before:
-                self._notes.remark(TWICE, part.name)
-                continue
+            if parts:
+                key = id(assembly), place, counter
+                if key in before:
+                    self._notes.remark(TWICE, part.name)
+                    continue
+                own.append(key)
             value = float(text) if VALUE.fullmatch(text) else None
             assembly.counts.add(place, counter, "", sort_by_name(counter), value)
 
