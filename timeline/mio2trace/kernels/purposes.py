@@ -21,9 +21,11 @@ _ROWS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
                 r"|grouped_topk|bmm_\w{0,40}MxE\dm\d"),
         ("mha", r"attention|fmha|flash_?(?:attn|fwd|decode|mla)|attn_fwd|attn_kernel|PagedKV|paged_kv|mla_decode"
                 r"|mla_fwd|merge_attn_states|^pa_(?:fwd|bf16|fp8)"),
-        ("rope", r"rotary|rope"),
+        # not the end of TensorOperation, upsampling
+        ("rope", r"rotary|(?-i:(?<![A-Za-z])m?rope(?![a-z])|Rope(?![a-z])|ROPE(?![A-Z]))"),
         ("norm", r"(?:rms|layer)_?norm"),
-        ("sampling", r"sampling|top_?k_?top_?p|argmax|apply_penalties|softmax_with_temperature"),
+        ("sampling", r"(?<!up)(?<!down)(?<!sub)(?<!re)sampling|top_?k_?top_?p|argmax|apply_penalties"
+                     r"|softmax_with_temperature"),
         ("activation", r"act_and_mul|silu_and_mul|gelu_and_mul"),
         ("gemm", r"^mul_mat_"),  # llama.cpp
     )
