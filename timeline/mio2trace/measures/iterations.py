@@ -662,8 +662,11 @@ def step_kinds(measures: Measures, *, of_batches: bool = True) -> list[StepKind]
 
 
 def idle_between(measures: Measures) -> float | None:
-    """Return which part of the time from the first step of a serving engine to the end of the last one the slowest
-    device does nothing between two steps; None if no engine marks its steps, or if fewer than two have known ends."""
+    """Return the idle time between two steps of a serving engine on the slowest device, as a part of the time from its
+    first step to the end of its last one.
+
+    None if no engine marks its steps, or if fewer than two have known ends.
+    """
     device = measures.steady.told.device
     ends = [] if device is None else [(one.begin_ns, one.end_ns) for one in device.windows if one.end_ns is not None]
     if device is None or len(ends) < 2 or not any(step.phase for step in marked_of(measures).values()):
