@@ -185,7 +185,7 @@ _PART_OF_JOB = re.compile(
     re.IGNORECASE,
 )
 """Words for a process in the name of its file. No other word of a name is shown: a trace has no names of files."""
-_SMALL = re.compile(r"\d{1,4}")
+_SMALL = re.compile(r"\d{1,4}", re.ASCII)
 _DIGITS, _BETWEEN = re.compile(r"\d+"), re.compile(r"\D+")
 
 

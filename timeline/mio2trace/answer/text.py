@@ -288,7 +288,7 @@ def _steps(section: Section) -> str:
     return "; ".join(filter(None, (section.between, *said)))
 
 
-_OF_COMPILER = re.compile(r"(?<!\d)\d{1,9}:\d{1,9}: (?:fatal )?error: ")
+_OF_COMPILER = re.compile(r"(?<!\d)\d{1,9}:\d{1,9}: (?:fatal )?error: ", re.ASCII)
 """A compiler's own error, which is the cause of the errors that a library prints before it."""
 
 
