@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mio2trace.answer.content import KernelRow, LayerRow, OperationRow, Section
-from mio2trace.answer.text import MOST_LINES, WIDTH, _sentence, block
+from mio2trace.answer.text import MOST_LINES, WIDTH, _sentence, _whole_items, block
 from mio2trace.findings import Finding, findings
 from mio2trace.measures.completeness import Completeness
 from mio2trace.model.profile import Call, Range
@@ -104,6 +104,31 @@ def test_a_sentence_that_does_not_fit_is_left_out_as_a_whole(more: str) -> None:
     assert len(lines) <= 3
     assert " ".join(lines).endswith("which has only one of them.")
     assert _sentence("LOW", text, (), 2)[-1].endswith(" ...")
+
+
+def test_a_remark_in_parentheses_is_there_as_a_whole_or_not_at_all() -> None:
+    """Not `once (56.6 % of the iterations ...`."""
+    text = f"First runs are slow: The first iteration {'took long and ' * 5}254.8 ms more, once"
+    assert _sentence("LOW", f"{text} (56.6 % of the iterations recorded, or {'more ' * 9}).", (), 2)[-1].endswith(
+        "254.8 ms more, once ..."
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Gemm 55.3 %, MHA 20.4 %, norm 6.5 %, other kernels 4.6 %, cache 2.0 %", "other kernels 4.6 % ..."),
+        ("MoE 80.0 %, Gemm 11.3 %, MHA 3.3 %, norm 2.2 %, other kernels 1.5 %", "norm 2.2 % ..."),
+        ("wait 34.78 ms (of 2, or 3); rank 1 arrives last 11 times: the host is late", "last 11 times ..."),
+        ("wait 34.78 ms of 1,000 ms in 15 collectives (only 2 of 4, or more, are here)", "in 15 collectives ..."),
+        ("Gemm 55.3 %, MHA 20.4 %", "MHA 20.4 %"),
+    ],
+)
+def test_a_list_ends_with_a_whole_item(text: str, shown: str) -> None:
+    """Neither with a comma, nor with a number without its unit."""
+    (line,) = _whole_items("parts", text, 1)
+    assert line.endswith(shown)
+    assert len(line) <= WIDTH
 
 
 def test_a_verdict_without_a_machine_begins_its_line() -> None:

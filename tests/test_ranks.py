@@ -298,6 +298,20 @@ def all_reduces(path: Path) -> list[float]:
     ]
 
 
+def test_the_cause_has_its_time_whatever_the_length_of_its_name() -> None:
+    """Not `DistributedDataParallel backward takes longer: 32.47 ms in 1 ...`."""
+    met = meetings(of_job := job(three()))
+    long = [
+        msgspec.structs.replace(one, made_late_by=f"{'Distributed' * 9}Parallel backward") if one.made_late_by else one
+        for one in met
+    ]
+    labels = [f"rank {number}" for number in range(3)]
+    said = answer_lines(long, totals(met, of_job), labels, [""] * 3)
+    (cause,) = [line for line in said if line.startswith("cause")]
+    assert cause.endswith("backward takes longer: 6.000 ms in 2 collectives")
+    assert len(cause) <= 78
+
+
 @pytest.mark.shared
 def test_real_ranks_wait_as_their_files_say() -> None:
     """Fifteen all-reduces of ResNet-50 on two of four MI300: transfer and wait from the JSON, read independently."""

@@ -219,9 +219,31 @@ def _beside(section: Section, room: int) -> list[str]:
         said.append(("MIOpen Find", section.searches))
     if section.log:
         said.append(("log", _complaints(section.log)))
-    longer = ("steps", "parts", "ranks", "reference")
-    lines = [line for label, text in said for line in wrapped(label, text, most=1 + (label in longer))]
-    return lines[: max(2 * bool(section.reference), room)]
+    longer = {"steps": 2, "parts": 2, "ranks": 3, "reference": 2}
+    lines: list[str] = []
+    room = max(2 * bool(section.reference), room)
+    for label, text in said:
+        most = min(longer.get(label, 1), room - len(lines))
+        lines += _whole_items(label, text, most) if label in longer and most > 0 else wrapped(label, text, most=1)
+    return lines[:room]
+
+
+_ITEM = re.compile(r"[,;:] | \(")
+"""The end of an item of a list, or of a clause."""
+
+
+def _whole_items(label: str, text: str, most: int) -> list[str]:
+    """Leave out the last items of a text until it fits into ``most`` lines. Nothing is cut within an item: half of it,
+    a number without its unit, tells nothing."""
+    whole = [*wrapped(label, text, most=most + 1)]
+    if len(whole) <= most:
+        return whole
+    ends = [one.start() for one in _ITEM.finditer(text)]
+    for end in reversed([end for end in ends if text.count("(", 0, end) == text.count(")", 0, end)]):
+        lines = [*wrapped(label, f"{text[:end]} ...", most=most + 1)]
+        if len(lines) <= most:
+            return lines
+    return whole[:most]
 
 
 def _real(findings: Sequence[Finding]) -> list[Finding]:
@@ -272,8 +294,18 @@ def _sentence(label: str, text: str, names: Sequence[str], most: int) -> list[st
         clauses.pop()
         whole = [*wrapped(label, f"{' '.join(clauses).rstrip('.;')}.", most=most + 1, at=8)]
         if len(whole) <= most:
-            return whole if len(whole) >= most - 1 else [*wrapped(label, shorter, most=most, at=8)]
-    return [*wrapped(label, shorter, most=most, at=8)]
+            return whole if len(whole) >= most - 1 else _cut(label, shorter, most)
+    return _cut(label, shorter, most)
+
+
+def _cut(label: str, text: str, most: int) -> list[str]:
+    """Cut the end of a sentence, and with it all of a remark in parentheses: `(56.6 % of the iterations ...` has no
+    meaning."""
+    lines = [*wrapped(label, text, most=most, at=8)]
+    kept = " ".join(line.strip() for line in lines).removeprefix(label.strip()).strip()
+    if kept.count("(") > kept.count(")") and (open_ := kept.rfind(" (")) > 0:
+        return [*wrapped(label, f"{kept[:open_].rstrip()} ...", most=most, at=8)]
+    return lines
 
 
 def _steps(section: Section) -> str:
@@ -370,8 +402,12 @@ def _causes(late: Sequence[Meeting]) -> Iterator[str]:
     del took[""]
     label = "cause"
     for name, ns in sorted(took.items(), key=lambda item: (-item[1], item[0]))[:MOST_CAUSES]:
-        what = "the host launches later" if name == "the host" else f"{name} takes longer"
-        yield from wrapped(label, f"{what}: {ms(ns)} in {count(times[name], 'collective')}", most=1, at=RANK_LABEL)
+        cost = f": {ms(ns)} in {count(times[name], 'collective')}"
+        end = f" takes longer{cost}"
+        what = without_middle(name, WIDTH - RANK_LABEL - len(end))
+        yield from wrapped(
+            label, f"the host launches later{cost}" if name == "the host" else f"{what}{end}", most=1, at=RANK_LABEL
+        )
         label = " "
     if unknown:
         yield from wrapped(label, f"not shown by the files: {count(unknown, 'collective')}", most=1, at=RANK_LABEL)
