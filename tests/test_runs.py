@@ -342,7 +342,7 @@ def test_shares_are_of_all_devices_in_every_form(tmp_path: Path) -> None:
     assert {row.name: section.share(row.ns) for row in section.kernels} == {"a": 0.3, "b": 0.4}
     lines = invoked(path).output.splitlines()
     assert any(line.endswith("% of the steps of 2 devices") for line in lines)
-    assert any(line.startswith("device") and "each of 2 devices takes 0.100 ms" in line for line in lines)
+    assert "device      step of device 1, one of 2 (each takes 0.100 ms)" in lines
     (run,) = json.loads(invoked("report", path, "--format", "json").output)["runs"]
     assert {row["name"]: row["percent_of_step"] for row in run["kernels"]} == {"a": 30.0, "b": 40.0}
     assert run["step"]["step_ns"] == 100_000
@@ -361,6 +361,16 @@ def test_idle_time_is_of_the_slowest_device(tmp_path: Path) -> None:
     (rows,) = re.findall(r'<h2 id="idle">.*?</table>', page, re.DOTALL)
     shares = [float(cells[-1]) for row in rows.split("<tr")[2:] if (cells := re.findall(r">(\d+\.\d)</td>", row))]
     assert round(sum(shares)) == 40
+
+
+@pytest.mark.parametrize(("us", "number"), [(70, 0), (90, 1)])
+def test_every_form_names_the_device_whose_step_it_shows(us: int, number: int, tmp_path: Path) -> None:
+    path, said = on_two_devices(tmp_path, us), f"device {number}, one of 2 (each takes 0.100 ms)"
+    (of_page,) = re.findall(r'<h2 id="where">.*?</h2>', invoked("report", path, "--format", "html").output, re.DOTALL)
+    assert said in of_page
+    text = invoked("report", path, "--format", "markdown").output
+    assert f"Where the step goes: {said}" in text
+    assert f"step of {said}" in invoked(path).output
 
 
 # -- Calls of several runs of a program in one log, where nothing but their order tells.

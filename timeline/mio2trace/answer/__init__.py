@@ -262,13 +262,14 @@ def _device_steps(subject: Subject) -> tuple[int, ...]:
 
 
 def _devices(subject: Subject, steps: Sequence[int]) -> str:
-    """Return ``device 1, the slowest of 4 (11.2 to 12.3 ms)``; empty for a process with one device."""
+    """Return ``device 1, the slowest of 4 (11.2 to 12.3 ms)``: the parts of the step are its own. Empty for a process
+    with one device."""
     number = subject.device_number
     if not steps or number is None:
         return ""
     least, most = ms(min(steps)), ms(max(steps))
     if least == most:
-        return f"device {number}; each of {len(steps)} devices takes {most}"
+        return f"device {number}, one of {len(steps)} (each takes {most})"
     return f"device {number}, the slowest of {len(steps)} ({least} to {most})"
 
 

@@ -447,8 +447,16 @@ def _step(section: Section) -> dict[str, Any] | None:
     legend = [key(_PARTS[one.part], one.label) for one in section.spent]
     return part(
         f"Where {what} goes",
-        note=ms(whole if section.step is None else section.step.step_ns)
-        + ", without MIOpen's log" * section.timed_by_reference,
+        note="; ".join(
+            filter(
+                None,
+                (
+                    ms(whole if section.step is None else section.step.step_ns)
+                    + ", without MIOpen's log" * section.timed_by_reference,
+                    section.device,
+                ),
+            )
+        ),
         picture=picture,
         legend=legend,
         table=grid(("part", "ms", f"% of {what}", "cause"), spent_cells(section), ""),

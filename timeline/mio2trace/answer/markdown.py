@@ -68,7 +68,8 @@ def _section(section: Section, several: bool, room: Room) -> Iterator[str]:
     said = " ".join(filter(None, (section.evidence, *map(_sentence, also))))
     yield _cell(shortened(said, 600))
     what = "the step" if section.step is not None else "the recording"
-    yield from _table(f"Where {what} goes", ("part", "ms", f"% of {what}", "cause"), spent_cells(section))
+    of = f": {section.device}" if section.device else ""
+    yield from _table(f"Where {what} goes{of}", ("part", "ms", f"% of {what}", "cause"), spent_cells(section))
     if section.parts:
         beyond = f" {_sentence(section.beyond())}".rstrip()
         yield f"\nWhat the kernels compute, {section.of_whole}: {_cell(section.makeup())}.{beyond}"

@@ -202,7 +202,7 @@ def _beside(section: Section, room: int) -> list[str]:
     """Return the lines that fit: devices, kinds of steps, the first iteration, searches, ranks, errors of the log."""
     said = []
     if section.device:
-        said.append(("device", section.device.removeprefix("device ")))
+        said.append(("device", f"step of {section.device}"))
     if len(section.steps) > 1 or section.between:  # else the first line says the kind
         said.append(("steps", _steps(section)))
     unnamed = section.no_operation.share if section.no_operation is not None else 0.0
