@@ -146,6 +146,18 @@ def test_layers_of_one_class_are_listed_together_if_they_take_much_longer(
     ]
 
 
+@pytest.mark.parametrize("linears", [1, 2])
+def test_one_huge_layer_does_not_hide_the_classes(linears: int, tmp_path: Path) -> None:
+    """A graph is one layer; the layers beside it are many and small."""
+    events = [row("user_annotation", "ProfilerStep#3", 542, 542, FIRST_US, 900)]
+    for at, module in enumerate(["Graph_0", *(f"Linear_{at}" for at in range(linears))]):
+        events += launched(70 + at, 20 + 100 * at, 3.0 if at else 80.0)
+        events.append(row("python_function", f"nn.Module: {module}", 542, 542, FIRST_US + 10 + 100 * at, 50))
+    lines = run(str(kineto_file(tmp_path, events)), "-q").splitlines()
+    at = next(at for at, line in enumerate(lines) if line.startswith("layers"))
+    assert lines[at + 1].split()[0] == ("Linear" if linears > 1 else "Linear_0")
+
+
 def test_layers_that_a_log_names_have_no_classes(tmp_path: Path) -> None:
     """``conv_1`` and ``conv_2`` are two layers of a net, not two modules of a class."""
     log = tmp_path / "run.log"
@@ -859,6 +871,7 @@ def test_shares_above_100_percent_are_explained(us: int, streams: int, said: boo
     for step, stream in itertools.product(range(4), range(streams)):
         events += launched(10 * step + stream, 1000 * step + 10, us, "k" if said else f"k{stream}", stream=stream)
     path = kineto_file(tmp_path, events)
+    assert (" of overlapping kernels (" in " ".join(run(path, "-q").split())) is (streams * us > 1000)
     why = "ernels overlap, so a share may exceed 100 %"
     assert (why in run(path, "-q")) is said
     for form in ("markdown", "html"):  # they show what all kernels of one kind take

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise, takewhile
+from math import inf
 from typing import Literal
 
 import msgspec
@@ -332,12 +333,19 @@ def _times(subject: Subject) -> str:
     kind = f", {told.kinds[told.kind]}" if told.kinds[told.kind] else ""
     kind += f" each{_others(told)}" if kind.endswith((" kernel", " kernels")) else ""
     cold = ", may be cold" if told.may_be_cold else ""
-    kernels = ms(subject.each(subject.total_ns))
+    kernels_ns = subject.each(subject.total_ns)
+    kernels = f"{ms(kernels_ns)} of {'overlapping ' * (kernels_ns > _longest(subject))}kernels"
     step = _step(subject)
     per = "" if step else " per iteration"
     if (devices := len(_computing(told))) > 1:
         per = f" on {devices} GPUs{per}"
-    return f"{step}{kernels} of kernels{per} ({of}{kind}{cold}{_outside(subject)}){_guarded(subject)}."
+    return f"{step}{kernels}{per} ({of}{kind}{cold}{_outside(subject)}){_guarded(subject)}."
+
+
+def _longest(subject: Subject) -> float:
+    """Return the most time that kernels can take in a step if they do not overlap, on all devices."""
+    step = subject.step_time
+    return inf if step is None else sum(_device_steps(subject)) or step.step_ns
 
 
 def _others(told: Iterations) -> str:

@@ -53,7 +53,8 @@ NAME = WIDTH - LABEL - TIME - SHARE
 BAR = 16
 TOGETHER = 1.5
 """Sums are listed instead of single rows if the first sum takes this many times as long as the first single row:
-problems instead of operations in layers, classes of layers instead of layers."""
+problems instead of operations in layers, classes of layers instead of layers. Rows that begin both lists, such as a
+class of one huge layer, do not count."""
 LEAST_REST = 0.2
 """Time in no layer, or in no operation, replaces the third row if it has at least this share of the kernel time."""
 
@@ -165,7 +166,9 @@ def _lists(section: Section, most: int) -> Iterator[str]:
 
 
 def _is_more(sums: Sequence[ListRow], single: Sequence[ListRow]) -> bool:
-    return bool(sums and single) and (sums[0].ns or 0) >= TOGETHER * (single[0].ns or 0)
+    pairs = islice(zip(sums, single, strict=False), SHOWN)
+    differs = next(((of.ns or 0, one.ns or 0) for of, one in pairs if of.ns != one.ns), None)
+    return differs is not None and differs[0] >= TOGETHER * differs[1]
 
 
 def _rows(section: Section, label: str, rows: Sequence[ListRow], rest: Rest | None, most: int) -> Iterator[str]:
