@@ -673,6 +673,19 @@ def test_the_answer_fits(record: RunRecord, factor: float, runs: int) -> None:
     assert sides[0].partition(": ")[2].startswith(seen(a)[:20])
 
 
+def test_the_name_of_a_side_gives_way_to_its_gpu(record: RunRecord) -> None:
+    """`Tesla V...` tells nothing; of two long names their difference is enough."""
+    device = msgspec.structs.replace(record.facts, device="AMD Instinct MI300X VF")
+    sides = [
+        Side(name=f"worker0.{'1' * 20}{at}.pt.trace.json.gz", runs=(msgspec.structs.replace(record, facts=device),))
+        for at in "ab"
+    ]
+    lines = [line for line in block(Comparison(*sides)) if line.startswith(("A  ", "B  "))]
+    assert [line[line.find(": 1 run") :] for line in lines] == [f": {seen(sides[0])}, AMD Instinct MI300X VF"] * 2
+    assert max(map(len, lines)) <= 78
+    assert len({line[3:] for line in lines}) == 2
+
+
 def test_a_large_difference_is_shown_although_nothing_is_decided() -> None:
     comparison = Comparison(sampled([100], [130], [160]), sampled([120], [150], [190]))
     (row,) = comparison.rows

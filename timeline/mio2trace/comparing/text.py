@@ -48,8 +48,8 @@ _LABELS = {"maybe slower": "not decided", "maybe faster": "not decided", "slower
 _ALONE = {"only in A": "gone", "only in B": "new"}
 LEAST_STEP = 0.01
 """A part of a step is shown if it changed by at least this share of the step."""
-_SIDE = 32
-"""The most characters of a side's name."""
+_SIDE, LEAST_SIDE = 32, 20
+"""The most characters of the name of a side; the least that stay where its GPU needs room."""
 MARKDOWN_ROWS = 40
 
 
@@ -98,21 +98,20 @@ def _parts(rows: Sequence[Compared], room: int | None) -> list[str]:
 
 
 def _sides(comparison: Comparison) -> Iterator[str]:
-    for letter, text in zip("AB", _named(comparison), strict=True):
+    for letter, text in zip("AB", _named(comparison, WIDTH - 3), strict=True):
         yield visible(f"{letter}  {shortened(text, WIDTH - 3)}")
     if comparison.differs:
         yield from wrapped("differs", ", ".join(comparison.differs))
 
 
-def _named(comparison: Comparison) -> list[str]:
-    """Describe both sides: ``rocm-7.0: 3 runs of 9 iterations, 1 rank each, AMD Instinct MI210``."""
+def _named(comparison: Comparison, width: int) -> list[str]:
+    """Describe both sides: ``rocm-7.0: 3 runs of 9 iterations, 1 rank each, AMD Instinct MI210``. The name gives way to
+    the GPU."""
     sides = comparison.a, comparison.b
     names = [side.name for side in sides]
-    devices = [f", {side.facts.device}" if side.facts.device else "" for side in sides]
-    return [
-        f"{name}: {seen(side)}{device}"
-        for name, side, device in zip(distinct(names, names, _SIDE), sides, devices, strict=True)
-    ]
+    facts = [f": {seen(side)}{f', {side.facts.device}' if side.facts.device else ''}" for side in sides]
+    room = max(min(_SIDE, width - max(map(len, facts))), LEAST_SIDE)
+    return [f"{name}{fact}" for name, fact in zip(distinct(names, names, room), facts, strict=True)]
 
 
 def _steps(comparison: Comparison, everything: bool) -> list[Compared]:
@@ -158,7 +157,7 @@ def _comment(comparison: Comparison, everything: bool) -> Iterator[str]:
     verdict, _, rest = headline(comparison).partition(": ")
     yield f"**{markdown_text(verdict)}**: {markdown_text(rest)}"
     yield ""
-    for letter, text in zip("AB", _named(comparison), strict=True):
+    for letter, text in zip("AB", _named(comparison, 2 * WIDTH), strict=True):
         yield f"* {letter}: {markdown_text(text)}"
     if comparison.differs:
         yield f"* differs: {markdown_text(', '.join(comparison.differs))}"
