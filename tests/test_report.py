@@ -864,6 +864,22 @@ def test_a_percentage_is_the_time_beside_it_over_the_step(last_ms: int) -> None:
     assert shares == {"a": (10 * MS, 0.5), "b": (5 * MS, 0.25)}
 
 
+def test_a_log_of_searches_alone_names_what_they_are_for(tmp_path: Path) -> None:
+    """`1 search in the log` tells nothing."""
+    log = tmp_path / "run.log"
+    sought = [
+        f"MIOpen(HIP): Command [LogCmdFindConvolution] ./bin/MIOpenDriver conv -n {batch} -c 64 -H 56 -W 56 -k 64 -y 3"
+        " -x 3 -p 1 -q 1 -u 1 -v 1 -l 1 -j 1 -m conv -g 1 -F 1 -t 1\n"
+        for batch in (32, 8)
+    ]
+    log.write_text(sought[0])
+    assert "1 search in the log for 1 problem, Conv fwd 32x64x56x56 k3x3 p1; no profile" in run(str(log), "-q")
+    log.write_text("".join(sought))
+    assert "2 searches in the log for 2 problems, first Conv fwd 32x64x56x56 k3x3 p1; no profile" in " ".join(
+        run(str(log), "-q").split()
+    )
+
+
 @pytest.mark.parametrize(("us", "streams", "said"), [(400, 2, False), (700, 2, False), (600, 8, True)])
 def test_shares_above_100_percent_are_explained(us: int, streams: int, said: bool, tmp_path: Path) -> None:
     """Kernels of one name on several streams take more time than the step."""

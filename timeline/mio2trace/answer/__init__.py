@@ -80,7 +80,8 @@ def of_logs(run: Run) -> list[Section]:
         problems = len(set(map(problem_name, ran)))
         parts = [f"{count(len(ran), 'operation')} of {count(problems, 'problem')}"] if ran else []
         parts += [count(len(operations) - len(ran), "search")] if len(ran) < len(operations) else []
-        said.append(f"{' and '.join(parts)} in the log")
+        sought = "" if ran else _sought(operations)
+        said.append(f"{' and '.join(parts)} in the log{sought}")
     if not said and any(log.records for log in run.libraries):
         said.append("MIOpen's log (`mio2trace messages` lists what it says), no operation")
     if not (said or complaints):
@@ -95,6 +96,12 @@ def of_logs(run: Run) -> list[Section]:
             log=complaints,
         )
     ]
+
+
+def _sought(operations: Iterable[Operation]) -> str:
+    """Name what the searches of a log are for in which nothing ran."""
+    names = [*dict.fromkeys(map(problem_name, operations))]
+    return f" for {count(len(names), 'problem')}, {'first ' * (len(names) > 1)}{names[0]}"
 
 
 def printed_reference(logs: Sequence[FrameworkLog], without: Sequence[FrameworkLog]) -> str:
