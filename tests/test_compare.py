@@ -686,6 +686,26 @@ def test_the_name_of_a_side_gives_way_to_its_gpu(record: RunRecord) -> None:
     assert len({line[3:] for line in lines}) == 2
 
 
+@pytest.mark.parametrize(
+    ("whole", "said"),
+    [
+        ((False, False), " of kernels per iteration (medians)"),
+        ((True, True), " of kernels in the whole run; no iterations are known"),
+        ((True, False), " of kernels per iteration; no iterations are known on side A, whose whole run counts as one"),
+        ((False, True), " of kernels per iteration; no iterations are known on side B, whose whole run counts as one"),
+    ],
+)
+def test_a_run_without_known_iterations_is_not_said_to_have_one(
+    whole: tuple[bool, bool], said: str, record: RunRecord
+) -> None:
+    sides = [
+        Side(name=name, runs=(msgspec.structs.replace(record, whole=one),) * (1 + (whole == (False, False))))
+        for name, one in zip("ab", whole, strict=True)
+    ]
+    assert headline(Comparison(*sides)).split(" ms", 2)[2].partition("; step")[0] == said
+    assert [" of 1 iteration" in seen(side) for side in sides] == [not one for one in whole]
+
+
 def test_a_large_difference_is_shown_although_nothing_is_decided() -> None:
     comparison = Comparison(sampled([100], [130], [160]), sampled([120], [150], [190]))
     (row,) = comparison.rows

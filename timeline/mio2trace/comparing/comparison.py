@@ -231,6 +231,11 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
         return self.runs[0].facts
 
     @property
+    def whole(self) -> bool:
+        """Whether no iterations of any run are known."""
+        return all(run.whole for run in self.runs)
+
+    @property
     def samples(self) -> tuple[tuple[float, ...], ...]:
         return tuple(run.samples_ns for run in self.runs)
 
@@ -692,7 +697,12 @@ def headlines(comparison: Comparison) -> list[str]:
         return ["NOT DECIDED: one side has no time per iteration", *step]
     of = "kernels" if comparison.a.runs[0].told_by == "kernels" else "printed layer times"
     several = any(len(side.runs) > 1 or side.runs[0].iterations > 1 for side in (comparison.a, comparison.b))
-    times = f"{ms(row.a_ns)} -> {ms(row.b_ns)} of {of} per iteration{' (medians)' if several else ''}"
+    whole = [side.whole for side in (comparison.a, comparison.b)]
+    per = " in the whole run" if all(whole) else " per iteration"
+    times = f"{ms(row.a_ns)} -> {ms(row.b_ns)} of {of}{per}{' (medians)' if several else ''}"
+    if any(whole):
+        which = "" if all(whole) else f" on side {'AB'[whole.index(True)]}, whose whole run counts as one"
+        times += f"; no iterations are known{which}"
     return [_verdict(row), times, *step]
 
 
@@ -716,10 +726,11 @@ def seen(side: Side) -> str:
     """Return what was compared of a side: ``3 runs of 9 iterations, 4 ranks each``."""
     iterations = [run.iterations for run in side.runs]
     least, most = min(iterations), max(iterations)
-    each = count(least, "iteration") if least == most else f"{least} to {most} iterations"
+    each = " of " + (count(least, "iteration") if least == most else f"{least} to {most} iterations")
+    each = "" if side.whole else each
     ranks = {len(run.ranks) or 1 for run in side.runs}
     processes = count(max(ranks), "rank") if len(ranks) == 1 else f"{min(ranks)} to {max(ranks)} ranks"
-    return f"{count(len(side.runs), 'run')} of {each}, {processes}{' each' if len(side.runs) > 1 else ''}"
+    return f"{count(len(side.runs), 'run')}{each}, {processes}{' each' if len(side.runs) > 1 else ''}"
 
 
 def has_changed(row: Compared) -> bool:

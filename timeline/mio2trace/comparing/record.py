@@ -119,6 +119,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     facts: Facts = Facts()
     ranks: tuple[Rank, ...] = ()
     names_cut: bool = False
+    whole: bool = False
+    """Whether no iterations are known, so that the whole run counts as one."""
 
 
 def condensed(samples: Sequence[float]) -> tuple[float, ...]:
@@ -212,6 +214,7 @@ def _of_kernels(run: Run, measures: Measures, made_with: Facts, notes: Notes) ->
         build_ns=_build_ns(measures.alignment.profile.other_calls),
         parts=tuple(parts),
         facts=made_with,
+        whole=steady.told.told_by == "whole",
     )
 
 
