@@ -472,9 +472,20 @@ CANDIDATES = (
 )
 
 
-def a_searching_run(folder: Path, times: int, iterations: int = 30) -> tuple[int, int]:
+def a_searching_run(
+    folder: Path,
+    times: int,
+    iterations: int = 30,
+    *,
+    recorded: int | None = None,
+    alone: bool = False,
+    own: bool = True,
+) -> tuple[int, int]:
     """Each problem's search launches each candidate ``times`` times, then all problems run. Returns the time of
-    searches and of an iteration in ns."""
+    searches and of an iteration in ns.
+
+    ``recorded``: iterations in the profile, if it ended early. ``alone``: only one candidate is tried, the one that is
+    chosen. ``own``: the program launches its own kernels between the calls of an iteration."""
     rows = ["Kind,Agent_Id,Queue_Id,Thread_Id,Dispatch_Id,Kernel_Name,Correlation_Id,Start_Timestamp,End_Timestamp"]
     rows[0] += ",Workgroup_Size_X,Workgroup_Size_Y,Workgroup_Size_Z,Grid_Size_X,Grid_Size_Y,Grid_Size_Z"
     lines: list[str] = []
@@ -497,14 +508,17 @@ def a_searching_run(folder: Path, times: int, iterations: int = 30) -> tuple[int
     items = [prod(map(int, y.split(","))) // 4 for _, _, y, *_ in SEARCHED]
     for place, (_, weights, _, _, _, chosen) in enumerate(SEARCHED):
         called("miopenFindConvolutionForwardAlgorithm", place, "\trequestAlgoCount = 1")
-        own = "MIOpenConvUniC" if weights.endswith("3, 3") else "miopenGcnAsmConv1x1U"
-        for name in (own, *CANDIDATES, chosen):
+        direct = "MIOpenConvUniC" if weights.endswith("3, 3") else "miopenGcnAsmConv1x1U"
+        for name in (chosen,) if alone else (direct, *CANDIDATES, chosen):
             of_search += sum(launched(name, random.randrange(20_000, 90_000), items[place]) for _ in range(times))
-    for _ in range(iterations):
+    for number in range(iterations):
         for place, (_, _, _, _, algorithm, chosen) in enumerate(SEARCHED):
             called("miopenConvolutionForward", place, f"\talgo = {algorithm}")
+            if recorded is not None and number >= recorded:
+                continue
             of_steps += launched(chosen, 50_000 + 10_000 * place, items[place])
-            launched("relu_of_the_program", 8000)
+            if own:
+                launched("relu_of_the_program", 8000)
         at += 200_000
     (folder / "7_kernel_trace.csv").write_text("\n".join([*rows, ""]))
     (folder / "run.log").write_text("".join(f"MIOpen(HIP): {line}\n" for line in lines))
@@ -532,3 +546,44 @@ def test_the_time_of_searches_is_in_doubt_with_their_links(times: int, tmp_path:
     assert line.endswith("% of all kernel time" if is_right else "% of all (not sure)")
     told = CliRunner().invoke(cli, ["ops", str(tmp_path)]).stderr
     assert (re.search(r"^find: .* of all kernel time, not sure$", told, re.MULTILINE) is None) == is_right
+
+
+def wrong_and_sure_links(folder: Path, searched: int, per_call: int) -> tuple[int, int]:
+    """Return the number of wrong links, and of sure ones; none may be both.
+
+    The first ``searched`` kernels are of a search each, then each ``per_call`` kernels of an execution, the first one
+    MIOpen's."""
+    links = analyse([folder]).run.alignments[0].links
+    wrong = sure = 0
+    for position, found in enumerate(links.operation_of):
+        call, place = divmod(position - searched, per_call)
+        true = position if position < searched else NONE if place else len(SEARCHED) + call
+        wrong += found != true
+        sure += found != NONE and position not in links.operation_unsure
+        assert found in (true, NONE) or position in links.operation_unsure
+    return wrong, sure
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("iterations", [1, 2, 3, 10, 30])
+def test_searches_that_a_database_answered_launched_nothing(iterations: int, own: bool, tmp_path: Path) -> None:
+    """The kernels of the first iteration are not the searches', nor was the last iteration cut off. Without own kernels
+    of the program between the calls this is in doubt."""
+    a_searching_run(tmp_path, 0, iterations, own=own)
+    wrong, sure = wrong_and_sure_links(tmp_path, 0, 1 + own)
+    found = convert(tmp_path).metadata["attribution"]
+    if own:
+        assert (wrong, found["find"]["kernels"]) == (0, 0)
+        assert sure == len(SEARCHED) * iterations or iterations < 3
+    else:
+        assert sure == 0 or wrong == 0
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize(("iterations", "recorded"), [(2, 1), (4, 3), (10, 9), (10, 8), (30, 29), (30, 20)])
+def test_searches_of_one_candidate_are_in_doubt_if_the_last_iterations_are_missing(
+    iterations: int, recorded: int, own: bool, tmp_path: Path
+) -> None:
+    """Then all kernels are as if a database had answered: no link may be wrong and sure."""
+    a_searching_run(tmp_path, 1, iterations, recorded=recorded, alone=True, own=own)
+    wrong_and_sure_links(tmp_path, len(SEARCHED), 1 + own)

@@ -21,6 +21,7 @@ from mio2trace.align.operations.rows import SEVERAL, KernelKind
 from mio2trace.align.rates import (
     BESIDE_STRANGERS,
     CUT,
+    FEW,
     HOLE,
     LOST,
     LOST_BESIDE_TORN,
@@ -69,9 +70,11 @@ class Posterior(msgspec.Struct, kw_only=True):
             fits=[None] * count,
         )
 
-    def mixed(self, other: Posterior) -> Posterior:
-        """Return the result of two searches together, each weighed by its evidence. Where both agree it stays."""
-        share = 1 / (1 + exp(min(700.0, self.evidence - other.evidence)))
+    def mixed(self, other: Posterior, share: float | None = None) -> Posterior:
+        """Return the result of two searches together, each weighed by its evidence. Where both agree it stays.
+
+        ``share``: the other's weight, where their evidence does not tell it."""
+        share = 1 / (1 + exp(min(700.0, self.evidence - other.evidence))) if share is None else share
         better, worse = (self, other) if share < 0.5 else (other, self)
         share = min(share, 1 - share)
         mixture = Posterior.of_none(len(self.operation))
@@ -317,16 +320,24 @@ _BEFORE: Mapping[Kind, float] = {"run": SILENT, "search": SILENT_SEARCH, "search
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True):
-    """Probabilities of a lost call and of a silent call per kind. ``holes``: stretches that the profile lacks."""
+    """Probabilities of a lost call and of a silent call per kind. ``holes``: stretches that the profile lacks.
+
+    ``by_database``: a database answered the run's searches."""
 
     lost: float
     silent: Mapping[Kind, float]
     holes: float
+    by_database: bool = False
 
     @classmethod
     def before(cls, *, entered: bool) -> Rates:
         """Return the rates before learning. ``entered``: the log has entries, not only commands."""
         return cls(lost=LOST if entered else UNLOGGED, silent=_BEFORE, holes=MAYBE_HOLES)
+
+    def answered(self) -> Rates:
+        """Return these rates of a run whose searches a database answered: all of them, or nearly all."""
+        silent: dict[Kind, float] = {**self.silent, "search": 1 - FEW, "search again": 1 - FEW}
+        return msgspec.structs.replace(self, silent=silent, by_database=True)
 
     def learned(self, posterior: Posterior, kinds: Sequence[Kind], elsewhere: Sequence[float]) -> Rates:
         """Return a posterior's rates; the rates before count as one event. ``elsewhere`` explains silence in part."""
@@ -346,6 +357,7 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
             lost=_mean(self.lost, lost, sum(launched) + lost),
             silent={kind: _mean(before, silent[kind], calls[kind]) for kind, before in self.silent.items()},
             holes=HOLE,
+            by_database=self.by_database,
         )
 
 
@@ -373,6 +385,7 @@ class Chances(msgspec.Struct, kw_only=True):
     ahead: tuple[Sequence[float], Sequence[float]] | None = None
     habits: Habits | None = None
     following: Sequence[int] | None = None
+    by_database: bool = False
 
 
 def kinds_of(operations: Sequence[Operation], class_of: Sequence[int]) -> list[Kind]:
@@ -449,7 +462,8 @@ def chances_of(rates: Rates, kinds: Sequence[Kind], elsewhere: Sequence[float], 
         beside if before or after else usual for before, after in zip([False, *holed], [*holed, False], strict=True)
     ]
     hole = hole_nats(len(kinds), rates.holes)
-    return Chances(passed=passed, begun=begun, lost=lost, hole=hole, cut=cut_nats(len(kinds)))
+    cut = cut_nats(len(kinds))
+    return Chances(passed=passed, begun=begun, lost=lost, hole=hole, cut=cut, by_database=rates.by_database)
 
 
 def ahead(

@@ -731,10 +731,12 @@ class Lattice:
     @cached_property
     def _by_kind(self) -> list[tuple[list[int], list[int]]]:
         """The calls of each primitive and direction, and the first one of each class."""
-        rows: dict[tuple[str, str | None], list[int]] = {}
+        rows: dict[object, list[int]] = {}
         for number, operation in enumerate(self._likelihood.operations):
             if not self._likelihood.continues[number]:
-                rows.setdefault((operation.primitive, operation.direction), []).append(number)
+                # Where a database answers all searches, what executes comes behind all of them.
+                phase = operation.phase if self._chances.by_database else ""
+                rows.setdefault((operation.primitive, operation.direction, phase), []).append(number)
         class_of = self._likelihood.class_of
         return [(row, [*{class_of[number]: number for number in reversed(row)}.values()]) for row in rows.values()]
 

@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise, permutations
-from math import inf, log
+from math import exp, inf, log
 
 import msgspec
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.links import NONE, SURE, Links
 from mio2trace.align.operations.chances import (
+    LEAST,
     Habits,
     Posterior,
     Rates,
@@ -45,7 +46,7 @@ from mio2trace.align.operations.lattice import (
 )
 from mio2trace.align.operations.likelihood import Fit, Likelihood
 from mio2trace.align.operations.rows import divided
-from mio2trace.align.rates import BESIDE_STRANGERS, CUT, FEW, HARDLY_ANY, LONG_GAP, WHOLE
+from mio2trace.align.rates import BESIDE_STRANGERS, CUT, FEW, HARDLY_ANY, LONG_GAP, NATS_MISSTATED, WHOLE
 from mio2trace.evidence import (
     BOUNDARY_STAMPS,
     BUFFERS,
@@ -77,8 +78,11 @@ def chance_of_place(likelihood: Likelihood, windows: Windows, posterior: Posteri
     first, last = int(with_call[0]), int(with_call[-1])
     latest = int(places_of_rows.max())
     executing = [place for place, operation in enumerate(likelihood.operations) if operation.phase == "run"]
-    left_before = int(places_of_rows[with_call].min()) > 0
     left_behind = bool(executing) and executing[-1] > latest
+    earliest = int(places_of_rows[with_call].min())
+    # If no search launched, a database answered them: that leaves no call, unless a cut is needed anyway.
+    launched = {likelihood.operations[place].phase for place in {*places_of_rows[with_call].tolist()}}
+    left_before = earliest > 0 and (left_behind or "find" in launched or executing[0] < earliest)
 
     def cuts(shift: int) -> int:
         """Return at how many ends one side has more than the other if all calls moved by ``shift`` kernels."""
@@ -242,11 +246,78 @@ class Stream(msgspec.Struct, eq=False, dict=True):
         return [self.elsewhere.get(operation.index, 0.0) for operation in self.operations]
 
     def solve(self) -> Posterior:
-        """Search narrowly; if doubt remains, learn rates and habits for wider searches."""
+        """Search narrowly, as if searches launched and as if a database answered them; then refine what is likely."""
         rates = Rates.before(entered=self.likelihood.entered)
-        posterior = self._posterior(rates, NARROW)
-        is_vague = posterior.states > max(TOO_VAGUE, NARROW.states * len(self.positions) // 3)
-        may_be_wide = self.windows.by != POSITION and len(self.positions) <= TOO_MANY and not is_vague
+        begun = [(rates, self._posterior(rates, NARROW))]
+        share = 0.0
+        if self._may_be_answered(begun[0][1]):
+            rates = rates.answered()
+            begun.append((rates, self._posterior(rates, NARROW)))
+            share = self._share_answered(begun[0][1], begun[1][1])
+            begun = begun[share > LEAST :] if share >= SURE else begun[: 1 + (share > LEAST)]
+        rates, posterior = self._refined(*begun[0])
+        for also in begun[1:]:
+            others, other = self._refined(*also)
+            posterior, rates = posterior.mixed(other, share), others if share > 1 / 2 else rates
+            # What was learned may have led both to one answer: none is likelier than before.
+            weighed = begun[0][1].mixed(begun[1][1], share)
+            for at, place in enumerate(posterior.operation):
+                posterior.doubt(at, dict(weighed.chances(at)).get(place, LEAST))
+        # No link is surer than that all of them are not some iterations away.
+        chance = 1.0 if self.windows.by == POSITION else chance_of_place(self.likelihood, self.windows, posterior)
+        is_vague = self._is_vague(begun[-1][1]) or self.likelihood.kernels.is_blurred
+        for number, place in enumerate(posterior.operation) if is_vague or chance < 1 else ():
+            if place != NONE:
+                # Where no wide search follows, only buffers and launch lines are sure.
+                vague = is_vague and self._by(number, place, posterior.fits[number]) not in (BUFFERS, LAUNCH_LINE)
+                posterior.doubt(number, min(chance, WHOLE) if vague else chance)
+        doubt_repeats(self.likelihood, posterior, rates)
+        self.posterior = posterior
+        return posterior
+
+    def _may_be_answered(self, posterior: Posterior) -> bool:
+        """Return whether executing calls without kernels may have launched what searches have."""
+        if self.windows.by == POSITION or not self.leaves_calls(posterior):
+            return False
+        return any(place != NONE and self.operations[place].phase == "find" for place in posterior.operation)
+
+    def _share_answered(self, launching: Posterior, answered: Posterior) -> float:
+        """Return the probability that a database answered the searches; before the run is seen both are as likely."""
+        nats = launching.evidence - answered.evidence
+        if not self.leaves_calls(answered):
+            # Otherwise the profile ended with an iteration before the last one: likelier than at any other call.
+            classes = self.likelihood.class_of
+            of_runs = [classes[place] for place, one in enumerate(self.operations) if one.phase == "run"]
+            iterations = len(of_runs) // len({*of_runs})
+            nats += log(max(1, len(self.operations) / max(1, iterations - 1)))
+        nats += self._between_nats(launching, answered)
+        return 1 / (1 + exp(min(700.0, nats)))
+
+    def _between_nats(self, launching: Posterior, answered: Posterior) -> float:
+        """Return the ratio for searches by the program's own kernels between them, or between the executions that they
+        may be: these are between later ones, too."""
+        classes, kinds = self.likelihood.class_of, self.likelihood.kernels.of
+        places = answered.operation
+        later: dict[tuple[int, int], Sequence[int]] = {}
+        searched = list[tuple[tuple[int, int], Sequence[int]]]()
+        for one, other in pairwise(at for at, place in enumerate(places) if place != NONE):
+            key, between = (classes[places[one]], classes[places[other]]), kinds[one + 1 : other]
+            calls = launching.operation[one], launching.operation[other]
+            if all(place != NONE and self.operations[place].phase == "find" for place in calls):
+                searched.append((key, between))
+            else:
+                later.setdefault(key, between)
+        compared = [later[key] == between for key, between in searched if later.get(key)]
+        if not compared:
+            return 0.0
+        return NATS_MISSTATED if 2 * sum(compared) > len(compared) else -NATS_MISSTATED
+
+    def _is_vague(self, posterior: Posterior) -> bool:
+        return posterior.states > max(TOO_VAGUE, NARROW.states * len(self.positions) // 3)
+
+    def _refined(self, rates: Rates, posterior: Posterior) -> tuple[Rates, Posterior]:
+        """If doubt remains, learn rates and habits for wider searches."""
+        may_be_wide = self.windows.by != POSITION and len(self.positions) <= TOO_MANY and not self._is_vague(posterior)
         repeats = RECURRENCE not in self.without
         if may_be_wide and self._leaves_a_row(posterior):
             # What is learned from a way that took other calls makes it likelier yet.
@@ -276,17 +347,7 @@ class Stream(msgspec.Struct, eq=False, dict=True):
                 if left < posterior.operation.count(NONE) + LONG_ROW:
                     break  # what more calls launched tells better how far to look
         _doubt_changes(before, posterior, self.operations)
-        # No link is surer than that all of them are not some iterations away.
-        chance = 1.0 if self.windows.by == POSITION else chance_of_place(self.likelihood, self.windows, posterior)
-        is_vague |= self.likelihood.kernels.is_blurred
-        for number, place in enumerate(posterior.operation) if is_vague or chance < 1 else ():
-            if place != NONE:
-                # Where no wide search follows, only buffers and launch lines are sure.
-                vague = is_vague and self._by(number, place, posterior.fits[number]) not in (BUFFERS, LAUNCH_LINE)
-                posterior.doubt(number, min(chance, WHOLE) if vague else chance)
-        doubt_repeats(self.likelihood, posterior, rates)
-        self.posterior = posterior
-        return posterior
+        return rates, posterior
 
     def _leaves_a_row(self, posterior: Posterior) -> bool:
         """Return whether a long row of kernels has no call although others have."""
