@@ -283,6 +283,9 @@ class Stream(msgspec.Struct, eq=False, dict=True):
 
     def _share_answered(self, launching: Posterior, answered: Posterior) -> float:
         """Return the probability that a database answered the searches; before the run is seen both are as likely."""
+        pairs = zip(launching.operation, answered.operation, strict=True)
+        if all(place in (other, NONE) or self.operations[place].phase == "run" for place, other in pairs):
+            return 0.0  # both say the same of what searches launched
         nats = launching.evidence - answered.evidence
         if not self.leaves_calls(answered):
             # Otherwise the profile ended with an iteration before the last one: likelier than at any other call.
