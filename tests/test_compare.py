@@ -512,6 +512,10 @@ STACKS = "stacks were recorded, which slows the host"
         (stepped("a", *BEFORE, doubts=("stacks",)), stepped("b", *AFTER, doubts=("stacks",)), "faster",
          f"; both: {STACKS}"),
         (stepped("a", (100,), doubts=("cold",)), stepped("b", (80,), doubts=("cold",)), "not decided", f"; {COLD}"),
+        (stepped("a", *BEFORE, doubts=("repetition",)), stepped("b", *AFTER), "not decided",
+         ", A: no mark says where a step ends, only the repetition of kernels, 101.0"),
+        (stepped("a", *BEFORE, doubts=("repetition",)), stepped("b", *AFTER, doubts=("repetition",)), "faster",
+         "step FASTER: -19.8 % (95 %: -21 to -19 %), 101.0 ms -> 81.00 ms"),
     ],
 )  # fmt: skip
 def test_the_step_has_a_verdict_beside_that_of_the_kernels(a: Side, b: Side, word: str, said: str) -> None:
@@ -559,18 +563,20 @@ def test_a_gate_for_the_step(tmp_path: Path) -> None:
 
 
 def test_doubts_of_steps_in_files(tmp_path: Path) -> None:
-    """One step may be cold; Python functions are stacks."""
+    """One step may be cold; Python functions are stacks; without marks kernels repeat."""
     kineto(tmp_path / "plain.json", pid=100, rank=None)
     events = json.loads((tmp_path / "plain.json").read_text())["traceEvents"]
     events.append(row("python_function", "train.py(3): step", 100, 100, 1000.0, 900, Python_id=1))
     kineto_file(tmp_path, events, "stacks.json")
     one = [event for event in events if event["ts"] < 1000 and event["cat"] != "python_function"]
     kineto_file(tmp_path, one, "one.json")
+    unmarked = [event for event in events if not str(event.get("name")).startswith("ProfilerStep")]
+    kineto_file(tmp_path, [event for event in unmarked if event.get("cat") != "python_function"], "unmarked.json")
     doubts = {
         name: bases.side([str(tmp_path / f"{name}.json")], bases.OPTIONS, Notes()).runs[0].step_doubts
-        for name in ("plain", "stacks", "one")
+        for name in ("plain", "stacks", "one", "unmarked")
     }
-    assert doubts == {"plain": (), "stacks": ("stacks",), "one": ("cold",)}
+    assert doubts == {"plain": (), "stacks": ("stacks",), "one": ("cold",), "unmarked": ("repetition",)}
 
 
 # -- forms -----------------------------------------------------------------------------------------------------------

@@ -245,6 +245,7 @@ _STEP_DOUBTS: Mapping[StepDoubt, str] = {
     "cold": "the only step may be cold",
     "stacks": "stacks were recorded, which slows the host",
     "counters": "hardware counters were recorded, which makes gaps",
+    "repetition": "no mark says where a step ends, only the repetition of kernels",
 }
 
 
@@ -401,11 +402,13 @@ class Comparison:
     def doubts_of_step(self) -> Iterator[tuple[str, str]]:
         """Yield why a step may not take the time that the program needs: the sides (``A``, ``B`` or ``both``), and a
         sentence. A doubt of both sides changes no verdict; one of a single side may be the cause of the change, so
-        nothing is decided."""
+        nothing is decided. Steps that both sides find by repetition end at the same kernel: that is no doubt."""
         of_a, of_b = ({doubt for run in side.runs for doubt in run.step_doubts} for side in (self.a, self.b))
         for doubt, said in _STEP_DOUBTS.items():
             if doubt in of_a | of_b:
                 sides = "both" if doubt in of_a & of_b else "A" if doubt in of_a else "B"
+                if (doubt, sides) == ("repetition", "both"):
+                    continue
                 yield sides, f"{sides}: {said}"
 
     @cached_property

@@ -31,8 +31,9 @@ from mio2trace.ops.operation import Operation
 
 Kind = Literal["problem", "layer", "kernel"]
 KINDS: tuple[Kind, ...] = ("problem", "kernel", "layer")
-StepDoubt = Literal["cold", "stacks", "counters"]
-"""Why the length of a step may not be that of the program: it may be its first one, or the profiler slows the host."""
+StepDoubt = Literal["cold", "stacks", "counters", "repetition"]
+"""Why the length of a step may not be that of the program: it may be its first one, the profiler slows the host, or no
+mark says where it ends."""
 MOST_SAMPLES = 9
 """If there are more iterations, the quantiles at each eighth are kept: median, least and most stay exact."""
 
@@ -226,6 +227,8 @@ def _step_doubts(measures: Measures) -> Iterator[StepDoubt]:
         yield "stacks"
     if profile.counters:
         yield "counters"
+    if told.told_by == "repetition":
+        yield "repetition"
 
 
 def _build_ns(calls: Sequence[Call]) -> int:
