@@ -169,6 +169,9 @@ def test_help_and_version() -> None:
         (("run.log", "-o", "out.json", "--host-calls", "some"), "'some' is not one of"),
         (("run.log", "-o", "out.json", "--repetition", "-1"), "-1 is not in the range"),
         (("run.log", "-o", "out.json", "--frobnicate"), "No such option"),
+        (("report", "run.log", "-o", "a.html", "--output=b.md"), "-o is given 2 times: report writes one output"),
+        (("ops", "run.log", "-oa.csv", "-o", "b.csv"), "-o is given 2 times: ops writes one output"),
+        (("record", "-o", "a.zip", "-o", "b.zip", "--", "true", "-o", "c"), "-o is given 2 times: record writes one"),
     ],
 )
 def test_error_usage_is_exit_2_and_changes_nothing(args: tuple[str, ...], message: str) -> None:

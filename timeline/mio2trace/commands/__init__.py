@@ -37,9 +37,17 @@ RARE = frozenset({
 
 
 class Command(click.Command):
-    """A command whose help leaves out rarely used options. ``--help-all`` shows them."""
+    """A command whose help leaves out rarely used options. ``--help-all`` shows them. A second output is refused where
+    only one is written."""
 
     rare = RARE
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = [] if ctx.resilient_parsing else self.make_parser(ctx).parse_args([*args])[2]
+        outputs = [one for one in given if "-o" in one.opts and not getattr(one, "multiple", False)]
+        if len(outputs) > 1:
+            raise click.UsageError(f"-o is given {len(outputs)} times: {self.name} writes one output", ctx)
+        return super().parse_args(ctx, args)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         everything = click.Option(
