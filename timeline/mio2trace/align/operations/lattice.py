@@ -535,8 +535,7 @@ class Lattice:
         ways: dict[int, list[tuple[int, float]]] = {}
         gone, has_next = 0.0 if kind.library else log(UNKNOWN_NAME), self._likelihood.goes_on
         if self._chances.habits is not None:
-            told = self._chances.habits.lost_nats(kernels.of[at])
-            gone += min(told, 0.0) if kernels.again[at] else told  # as inside of a call
+            gone += self._chances.habits.lost_nats(kernels.of[at])
         ready: list[tuple[int, float, int]] = []
         for state, score in states.items():
             index, phase = state // STATES - 1, state & PHASE
