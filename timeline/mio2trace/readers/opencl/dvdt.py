@@ -175,8 +175,11 @@ class _Decoder:
         try:
             try:
                 call = self._decode_one(raw)
-            except UnicodeDecodeError:
-                call = self._decode_one(bytes(raw).decode("utf-8", "replace").encode())
+            except UNREADABLE:  # msgspec raises a UnicodeDecodeError up to 0.22, and its own error from 0.23 on
+                text = bytes(raw).decode("utf-8", "replace").encode()
+                if text == bytes(raw):
+                    raise
+                call = self._decode_one(text)
                 self._notes.add("text in the profile that is not UTF-8", f"[{index}]")
             return call
         except UNREADABLE as error:
