@@ -149,6 +149,15 @@ def test_help_and_version() -> None:
     assert run("--version").stdout.decode() == f"mio2trace {__version__}\n"
 
 
+@pytest.mark.parametrize("command", [command.name for command in LATER if command.name != "doctor"])
+def test_a_command_without_its_files_prints_its_help(command: str) -> None:
+    """As the help is printed, not as an error in one line; a script still fails."""
+    done = subprocess.run([*PROGRAM, command], capture_output=True, env=ENVIRONMENT, timeout=60)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.startswith(f"Usage: mio2trace {command} [OPTIONS]".encode())
+    assert b"\n\nOptions:\n" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
@@ -157,7 +166,8 @@ def test_help_and_version() -> None:
         (("run.log", "-o"), "requires an argument"),
         (
             ("run.log", "-o", "out.txt"),
-            "out.txt: expected a name that ends in .json, .json.gz, .pftrace, .pftrace.gz, .parquet, .html, or -",
+            "out.txt: expected a name that ends in .json, .json.gz, .pftrace, .pftrace.gz, .parquet, .html, or -; for"
+            " this form: mio2trace report -o",
         ),
         (("-", "-", "-o", "out.json"), "standard input (-) can be given once"),
         (("run.log", "prof.json", "-o", "prof.json"), "prof.json is also an input"),
@@ -172,6 +182,7 @@ def test_help_and_version() -> None:
         (("report", "run.log", "-o", "a.html", "--output=b.md"), "-o is given 2 times: report writes one output"),
         (("ops", "run.log", "-oa.csv", "-o", "b.csv"), "-o is given 2 times: ops writes one output"),
         (("record", "-o", "a.zip", "-o", "b.zip", "--", "true", "-o", "c"), "-o is given 2 times: record writes one"),
+        (("record", "--detial", "--", "true"), "No such option '--detial'"),
     ],
 )
 def test_error_usage_is_exit_2_and_changes_nothing(args: tuple[str, ...], message: str) -> None:
@@ -188,7 +199,7 @@ def test_error_usage_is_exit_2_and_changes_nothing(args: tuple[str, ...], messag
     [
         ("missing", None, "missing: No such file or directory"),
         ("empty", b"", "empty: empty; expected a log or a profile"),
-        ("words", b"hello\nworld\n", "words: none of its 2 lines is known; expected Caffe's `time` log, MIOpen's log"),
+        ("words", b"hello\nworld\n", "words: none of its 2 lines is known; expected a log of MIOpen or Caffe ("),
         (
             "x.json",
             b'{"traceEvents": []}',

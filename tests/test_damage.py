@@ -241,7 +241,7 @@ def test_error_an_empty_file_says_that_it_is(converted: Converted, content: byte
 @pytest.mark.usefixtures("folder")
 def test_error_directories_devices_and_sockets_are_named() -> None:
     Path("empty").mkdir()
-    assert "empty: a directory without profile, log or ckp-*.0001.json; expected one" in refused(
+    assert "empty: a folder without a profile, a log or ckp-*.0001.json; expected the folder" in refused(
         "empty", "-o", "o.json"
     )
     assert "null: is a device; expected a file" in refused("/dev/null", "-o", "o.json")
@@ -249,7 +249,7 @@ def test_error_directories_devices_and_sockets_are_named() -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("a.sock")
         assert "a.sock: is a socket; expected a file" in refused("prof.json", "a.sock", "-o", "o.json")
-    assert "empty: a directory without" in refused("ops", "empty")
+    assert "empty: a folder without" in refused("ops", "empty")
     assert "is a device" in refused("driver", "/dev/zero")
 
 
@@ -364,7 +364,7 @@ def test_error_max_input_holds_for_every_input(converted: Converted) -> None:
 @pytest.mark.usefixtures("folder")
 def test_max_input_takes_sizes_as_people_write_them() -> None:
     assert "prof.json: more than 0 MB" in refused("prof.json", "-o", "o.json", "--max-input", "1K")
-    assert "is no size such as" in refused("prof.json", "-o", "o.json", "--max-input", "much", code=2)
+    assert "is not a size such as" in refused("prof.json", "-o", "o.json", "--max-input", "much", code=2)
     for size in ("64G", "5MB", "1tb", "100000"):
         assert invoked("prof.json", "-o", "o.json", "--max-input", size, "-q").exit_code == 0
 

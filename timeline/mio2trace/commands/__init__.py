@@ -43,6 +43,9 @@ class Command(click.Command):
     rare = RARE
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and self.no_args_is_help and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), err=True, color=ctx.color)
+            ctx.exit(2)
         given = [] if ctx.resilient_parsing else self.make_parser(ctx).parse_args([*args])[2]
         outputs = [one for one in given if "-o" in one.opts and not getattr(one, "multiple", False)]
         if len(outputs) > 1:
@@ -106,7 +109,7 @@ def size(text: str) -> int:
     """Convert a number of bytes such as ``500MB``, ``64G`` or ``1000``; K, M, G and T are powers of 1000."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise click.BadParameter(f"{text!r} is no size such as 500MB or 64G")
+        raise click.BadParameter(f"{text!r} is not a size such as 500MB or 64G")
     return int(match[1]) * int(1000 ** " KMGT".index(match[2].upper() or " "))
 
 

@@ -62,7 +62,7 @@ def find_trace(name: str) -> Path:
     except (OSError, EOFError) as error:
         raise ViewError(f"{name}: {getattr(error, 'strerror', None) or error}") from None
     if not head.startswith(b"\n") and not head.lstrip().startswith((b"{", b"[")):
-        raise ViewError(f"{name}: is no trace; expected Chrome JSON or a native trace, plain or gzipped")
+        raise ViewError(f"{name}: is not a trace; expected Chrome JSON or a native trace, plain or gzipped")
     return path
 
 
