@@ -892,3 +892,9 @@ def test_shares_above_100_percent_are_explained(us: int, streams: int, said: boo
     assert (why in run(path, "-q")) is said
     for form in ("markdown", "html"):  # they show what all kernels of one kind take
         assert (why in run(path, "--format", form, "-q")) is (streams * us > 1000)
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "html"])
+def test_a_log_alone_has_no_shares_to_explain(form: str) -> None:
+    """Its layers have printed times, but no kernel is known."""
+    assert "kernels overlap" not in run(LENET[0], "--format", form, "-q")

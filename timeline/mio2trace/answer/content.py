@@ -290,13 +290,13 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
         return "of the step" if self.step_ns else "of the kernel time"
 
     def beyond(self, *, in_parts: bool = True) -> str:
-        """Why a percentage of kernel time is above 100; empty if none is. ``in_parts``: also one of `parts`."""
+        """Return why a percentage of kernel time is above 100; empty if no percentage is. ``in_parts``: also one of `parts`."""
         lists: tuple[Sequence[ListRow], ...] = (self.layers, self.classes, self.operations, self.problems, self.kernels)
         times = [*(rows[0].ns for rows in lists if rows), *(part.ns for part in self.parts if in_parts)]
         rests = (self.layers, self.no_layer), (self.operations, self.no_operation)
         times += [rest.ns for rows, rest in rests if rows and rest is not None]
         longest = max((ns for ns in times if ns is not None), default=0)
-        return "kernels overlap, so a share may exceed 100 %" if longest > self.whole_ns else ""
+        return "kernels overlap, so a share may exceed 100 %" if 0 < self.whole_ns < longest else ""
 
     def share(self, ns: int | None) -> float | None:
         """Return the part of `whole_ns` that a time is."""
