@@ -31,7 +31,7 @@ SECONDS = click.FloatRange(min=0, min_open=True)
 @click.command(
     cls=Command,
     no_args_is_help=True,
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    context_settings={"allow_interspersed_args": False},
 )
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED, metavar="[--] PROGRAM [ARGUMENT...]")
 @click.option(
