@@ -240,7 +240,7 @@ def test_error_directories_without_a_point_are_refused(repository: Path) -> None
         with pytest.raises(InputError, match="none of 3 points has the tags gpu"):
             ck.locate(str(repository), ("gpu",), Notes())
     with pytest.raises(
-        InputError, match=r"without profile, log or ckp-\*\.0001\.json; expected one of a run, or a CK entry$"
+        InputError, match=r"without a profile, a log or ckp-\*\.0001\.json; expected the folder of a run or a CK entry$"
     ):
         ck.locate(str(repository.parent), (), Notes())
 

@@ -183,7 +183,7 @@ def test_an_archive_goes_through_the_commands(program: list[str], tmp_path: Path
     done = record("--", *program, environment=there.environment, cwd=tmp_path)
     assert done.stdout.encode() == LOG
     words = done.stderr.splitlines()
-    assert words[0] == "rocprofv3 1.1.0 (ROCm 7.2.3); MIOpen log with entries and commands, ROCTx ranges on"
+    assert words[0] == "recording with rocprofv3 1.1.0 (ROCm 7.2.3); MIOpen log with entries and commands, ROCTx ranges on"
     assert words[1].startswith("exit 0 after ")
     assert words[-1] == "next: mio2trace report run.zip -o run.html"
     held = manifest(tmp_path / "run.zip")
@@ -216,7 +216,7 @@ def test_of_a_set_of_tables_one_is_the_input_and_the_others_lie_beside_it(shared
 
 def test_without_a_profiler_the_log_alone_is_recorded_and_said(program: list[str], tmp_path: Path) -> None:
     done = record("--", *program, cwd=tmp_path)
-    assert done.stderr.splitlines()[0] == "no profiler; MIOpen log with entries and commands"
+    assert done.stderr.splitlines()[0] == "recording with no profiler; MIOpen log with entries and commands"
     assert "problem: no profiler" in done.stderr
     assert done.stderr.splitlines()[-1] == "next: mio2trace ops run.zip"
     assert invoked("ops", tmp_path / "run.zip").exit_code == 0

@@ -62,7 +62,7 @@ def test_a_record_behind_a_link_is_none(tmp_path: Path) -> None:
     given.symlink_to(point)
     words = ["layers", str(given.parent)]
     found = invoked(*words)
-    assert (found.exit_code, "a directory without profile, log or ckp-" in found.stderr) == (1, True)
+    assert (found.exit_code, "a folder without a profile, a log or ckp-" in found.stderr) == (1, True)
     given.unlink()
     shutil.copy(point, given)
     assert invoked(*words).exit_code == 0
@@ -76,7 +76,7 @@ def test_a_profile_far_below_a_folder_is_named(tmp_path: Path) -> None:
     (given / "a" / "b" / "notes.md").write_text("# notes")
     (given / "a" / "b" / "link").symlink_to(tmp_path / "other")
     words = ["report", str(given)]
-    assert "a directory without profile, log or ckp-" in invoked(*words).stderr
+    assert "a folder without a profile, a log or ckp-" in invoked(*words).stderr
     shutil.copytree(tmp_path / "other", given / "a" / "b" / "run 1")
     found = invoked(*words)
     said = (
@@ -85,7 +85,7 @@ def test_a_profile_far_below_a_folder_is_named(tmp_path: Path) -> None:
     assert (found.exit_code, found.stderr) == (1, f"mio2trace: {said} profile\n")
     (given / "1/2/3/4/5").mkdir(parents=True)
     shutil.move(given / "a", given / "1/2/3/4/5")
-    assert "a directory without profile, log or ckp-" in invoked(*words).stderr
+    assert "a folder without a profile, a log or ckp-" in invoked(*words).stderr
 
 
 def test_an_unpacked_archive_holds_its_members_itself(tmp_path: Path) -> None:

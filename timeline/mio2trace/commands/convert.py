@@ -212,6 +212,12 @@ def convert(
     return result
 
 
+_WRITTEN_BY = {
+    ".md": "mio2trace report", ".txt": "mio2trace report", ".csv": "mio2trace kernels", ".zip": "mio2trace bundle",
+}  # fmt: skip
+"""Commands that write what this one does not write, by suffix."""
+
+
 def _by_kind(outputs: Sequence[str]) -> tuple[str | None, str | None, str | None]:
     """The trace, the folder of tables, the page of the report. Raises `click.UsageError` for two of one kind, and
     `OptionError` for a name of no kind."""
@@ -222,7 +228,9 @@ def _by_kind(outputs: Sequence[str]) -> tuple[str | None, str | None, str | None
         kind = next((suffix for suffix in (TABLES_SUFFIX, PAGE_SUFFIX) if output.lower().endswith(suffix)), "")
         if not kind and by_suffix(output) is None:
             names = ", ".join((*suffixes(), TABLES_SUFFIX, PAGE_SUFFIX))
-            raise OptionError(f"{output}: expected a name that ends in {names}, or -")
+            writer = _WRITTEN_BY.get(os.path.splitext(output)[1].lower())
+            hint = f"; for this form: {writer} -o" if writer else ""
+            raise OptionError(f"{output}: expected a name that ends in {names}, or -{hint}")
         if kind in found:
             raise click.UsageError(f"{found[kind]} and {output}: expected one output of each kind")
         found[kind] = output

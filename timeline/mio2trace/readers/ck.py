@@ -161,8 +161,8 @@ def locate(directory: str, tags: tuple[str, ...], notes: Notes) -> str:
     if len(points) < len(found):
         notes.add("point of a CK directory that is no regular file: skipped", name, len(found) - len(points))
     if not points:
-        what = "a directory without profile, log or ckp-*.0001.json"
-        raise InputError(f"{name}: {what}; expected one of a run, or a CK entry")
+        what = "a folder without a profile, a log or ckp-*.0001.json"
+        raise InputError(f"{name}: {what}; expected the folder of a run or a CK entry")
     chosen = [path for path in points if set(tags) <= _tags(path.parent)]
     if not chosen:
         raise InputError(f"{name}: none of {count(len(points), 'point')} has the tags {','.join(tags)}")

@@ -316,7 +316,7 @@ class _Log:
                 return f"is {what}; expected {instead}"
         first = "first " if self._source.stopped else ""
         unknown = f"none of its {first}{lines} lines is known" if lines != 1 else "its only line is not known"
-        return f"{unknown}; expected Caffe's `time` log, MIOpen's log, or [dv/dt] blocks"
+        return f"{unknown}; expected a log of MIOpen or Caffe (all formats: docs/inputs.md)"
 
     def finish(self, lines: int) -> Records:
         notes, place = self._notes, self._source.name

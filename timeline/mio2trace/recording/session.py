@@ -566,7 +566,7 @@ def _packed(runs: list[Recorded], environment: Mapping[str, str]) -> tuple[dict[
 def begun(made: Plan, detail: bool) -> Iterator[str]:
     """Yield the lines to print before the program runs."""
     log = "MIOpen log with entries and commands" + (", level 6" if detail else "")
-    yield f"{made.profiler}; {log}{', ROCTx ranges on' if made.profiler.of_rocm else ''}"
+    yield f"recording with {made.profiler}; {log}{', ROCTx ranges on' if made.profiler.of_rocm else ''}"
     for name, value in made.kept.items():
         yield f"{name}={value} is yours and stays"
     for name in made.removed:
