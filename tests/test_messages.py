@@ -81,6 +81,13 @@ def test_a_key_is_shown_as_a_problem_with_its_driver_line(log: str) -> None:
     assert row["command"].startswith("./bin/MIOpenDriver conv -n 16 -c 3 -H 224 -W 224 -k 64 -y 7 -x 7 -p 3 -q 3 -u 2")
 
 
+def test_a_narrow_terminal_shows_the_kind_and_the_words_of_each_message(log: str) -> None:
+    """Beside a wide problem."""
+    heading, *lines = invoked("messages", log, "--format", "table", "-q", COLUMNS="80").stdout.splitlines()
+    assert (heading.split()[0], heading.split()[-1]) == ("kind", "text")
+    assert "gpu-box:" in lines[0]
+
+
 def test_errors_come_first_and_what_is_of_no_known_kind_last(log: str) -> None:
     rows = shown(log)
     assert parts(rows[:1], "subject", "count", "line", "text") == [

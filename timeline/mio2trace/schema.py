@@ -142,6 +142,7 @@ _VOCABULARY = (
     _named("layer_by", "text", 7, "evidence of the kernels' layer, with counts"),
     _named("doubts", "text", 7, "doubts about the operation"),
     _named("names", "text", 4, "kernels by name, with counts"),
+    _named("text", "text", 1, "the words of a message of the log"),
     _named("gws", "text", 5, "work sizes"),
     _named("lws", "text", 6, "sizes of a work-group"),
     _named("gwo", "text", 7, "offsets of the work"),

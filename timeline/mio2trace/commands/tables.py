@@ -364,7 +364,8 @@ def messages(
     said = [f"{count(sum(counts.values()), 'record')}: {each}"]
     if about:
         kept = [row for row in whole.rows if row["subject"] in about]
-        whole = Table(columns=whole.columns, rows=kept, brief=whole.brief, empty=f"nothing about {', '.join(about)}")
+        empty = f"nothing about {', '.join(about)}"
+        whole = Table(columns=whole.columns, rows=kept, brief=whole.brief, keys=whole.keys, empty=empty)
     show(lambda: whole, printing, analysis.notes, said, quiet)
 
 

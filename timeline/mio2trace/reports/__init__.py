@@ -404,7 +404,7 @@ DIGITS = 5
 NARROWEST = 16
 """Characters of a text that are kept before a column is left out."""
 NARROWEST_NAME = 40
-"""The same for columns that name the row."""
+"""The same for columns that name the row, on a line of twice as many characters or more."""
 NARROWEST_HEAD = 16
 """The same for the heading of a number in the most important columns; it keeps its beginning and its end, which is its
 unit."""
@@ -527,28 +527,28 @@ def _fitted(columns: Sequence[Column], width: int | None) -> tuple[list[Column],
     widths = [column.width for column in kept]
     if width is None:
         return kept, widths
-    while len(kept) > 1 and _length([_least(column) for column in kept]) > width:
+    while len(kept) > 1 and _length([_least(column, width) for column in kept]) > width:
         worst = max(range(len(kept)), key=lambda at: (kept[at].rank, at))
         del kept[worst], widths[worst]
     over = _length(widths) - width
     while over > 0:
-        texts = [at for at, column in enumerate(kept) if widths[at] > _least(column)]
+        texts = [at for at, column in enumerate(kept) if widths[at] > _least(column, width)]
         if not texts:
             break
         widest = max(texts, key=lambda at: (widths[at], at))
         others = max((widths[at] for at in texts if at != widest), default=0)
-        least = max(_least(kept[widest]), min(others, widths[widest] - 1))
+        least = max(_least(kept[widest], width), min(others, widths[widest] - 1))
         cut = min(over, widths[widest] - least)
         widths[widest] -= cut
         over -= cut
     return kept, widths
 
 
-def _least(column: Column) -> int:
+def _least(column: Column, width: int) -> int:
     if column.is_number:
         head = column.name if column.rank else column.name[:NARROWEST_HEAD]
         return max(map(len, (head, *column.cells)))
-    least = NARROWEST if column.rank else NARROWEST_NAME
+    least = NARROWEST if column.rank else min(NARROWEST_NAME, max(NARROWEST, width // 2))
     return min(column.width, max(least, len(column.name)))
 
 

@@ -67,7 +67,7 @@ def table(
         own: Row = {"file": file} if several else {}
         rows += [{**own, **row} for row in _rows(log, operations, {**subjects, **OWN_SUBJECTS}, order)]
     first = ("file",) if several else ()
-    return Table(columns=(*first, *COLUMNS), rows=rows, brief=(*first, *BRIEF))
+    return Table(columns=(*first, *COLUMNS), rows=rows, brief=(*first, *BRIEF), keys=("kind",))
 
 
 def _rows(
