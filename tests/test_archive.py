@@ -453,7 +453,7 @@ def test_an_archive_of_other_files_beside_a_profile_is_left_out(plain: list[str]
     packed(folder / "more.zip", {"photo.jpg": b"\xff\xd8\0\0"})
     notes = Notes()
     assert len(mio2trace.analyse(folder, notes=notes).inputs) == 2
-    assert sum(note.count for note in notes if note.kind == "archive of a directory left out") == 2
+    assert sum(note.count for note in notes if note.kind == "archive of a folder left out") == 2
     for path in plain:
         os.unlink(path)
     with pytest.raises(InputError, match=r"^(more\.zip|sources\.tar\.gz): archive without a log or a profile$"):

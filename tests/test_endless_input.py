@@ -109,7 +109,7 @@ def test_a_point_beside_a_pipe(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "ckp-a.0001.json")
     (tmp_path / "ckp-b.0001.json").write_bytes(b'{"dvdt_prof": ' + as_json(small()) + b"}")
     notes = {note.kind: note.count for note in convert(tmp_path).notes}
-    assert notes["point of a CK directory that is no regular file: skipped"] == 1
+    assert notes["point of a CK folder that is no regular file: skipped"] == 1
 
 
 @pytest.mark.parametrize("option", ["-o", "--summary"])

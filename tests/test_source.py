@@ -170,7 +170,7 @@ def test_error_paths_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.Mon
 
     with pytest.raises(InputError, match=r"missing\.log: No such file or directory$"):
         Source(str(tmp_path / "missing.log"), 0, Notes())
-    with pytest.raises(InputError, match="is a directory"):
+    with pytest.raises(InputError, match="is a folder without"):
         Source(str(tmp_path), 0, Notes())
     with pytest.raises(InputError, match="standard input: Input/output error after 10 bytes"):
         Source("-", 0, Notes(), stdin=Failing(bytes(100)))

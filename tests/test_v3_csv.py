@@ -133,7 +133,7 @@ def test_any_file_of_a_set_stands_for_it_and_nothing_counts_twice(tmp_path: Path
         notes = trace["metadata"].pop("notes")
         trace.pop("mio2trace_end")  # its checksum is also of the notes
         assert set(notes) <= {
-            "file of a directory that is neither profile nor log: skipped",
+            "file of a folder that is neither profile nor log: skipped",
             "input given twice: used once",
         }
     assert all(trace == traces[0] for trace in traces)

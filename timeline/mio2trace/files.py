@@ -312,7 +312,7 @@ def _located(path: str, options: FileOptions, notes: Notes, unpacking: Unpacking
             notes.add(LEADS_OUT, _readable(Path(path).name or path), len(there) - len(files))
         archives = [str(file) for file in files if is_archive(str(file))]
         plain = [file for file in files if str(file) not in archives]
-        profiles = _inputs_among(plain, PROFILES, Path(path).name or path, "a directory", notes)
+        profiles = _inputs_among(plain, PROFILES, Path(path).name or path, "a folder", notes)
         empty: list[_NoInput] = []
         for archive in archives:
             try:
@@ -321,7 +321,7 @@ def _located(path: str, options: FileOptions, notes: Notes, unpacking: Unpacking
                 empty.append(error)
         if profiles:
             for one in empty:
-                notes.remark("archive of a directory left out", str(one))
+                notes.remark("archive of a folder left out", str(one))
             return profiles
         if empty:
             raise empty[0]

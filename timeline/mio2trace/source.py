@@ -384,7 +384,7 @@ WRITER_S = 5
 def refuse_what_is_no_file(name: str, mode: int) -> None:
     """Refuse a directory or a device. A pipe is accepted: a shell hands over the output of a command as a pipe."""
     if stat.S_ISDIR(mode):
-        raise InputError(f"{name}: is a directory that holds no CK experiment; expected a file")
+        raise InputError(f"{name}: is a folder without a CK experiment; expected a file")
     for is_it, what in ((stat.S_ISSOCK, "socket"), (stat.S_ISCHR, "device"), (stat.S_ISBLK, "device")):
         if is_it(mode):
             raise InputError(f"{name}: is a {what}; expected a file")

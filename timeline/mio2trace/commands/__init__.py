@@ -314,7 +314,7 @@ class Reading(NamedTuple):
 
 _READING = (
     click.option("--repetition", type=click.IntRange(min=0), metavar="N", help="Repetition of a CK record, from 0."),
-    click.option("--tags", default="", metavar="A,B", help="Tags that choose an entry in a CK directory."),
+    click.option("--tags", default="", metavar="A,B", help="Tags that choose an entry in a folder of CK."),
     choice_option(
         "--align",
         ("auto", "order", "start"),

@@ -151,7 +151,7 @@ KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "
     help="With -o: if the inputs have a problem, exit with 1 and write nothing. With and without -o: exit with 4 if"
     " the profile is incomplete.",
 )
-@flag("-v", "--verbose", help="Also print the evidence of the links, the clocks and the sums.")
+@flag("-v", "--verbose", help="With -o: also print the evidence of the links, the clocks and the sums.")
 @quiet_option
 def convert(
     files: tuple[str, ...], outputs: tuple[str, ...], reading: Reading, verbose: bool, quiet: bool, **drawing: Any

@@ -159,7 +159,7 @@ def locate(directory: str, tags: tuple[str, ...], notes: Notes) -> str:
     if len(found) < len(there):
         notes.add(LEADS_OUT, name, len(there) - len(found))
     if len(points) < len(found):
-        notes.add("point of a CK directory that is no regular file: skipped", name, len(found) - len(points))
+        notes.add("point of a CK folder that is no regular file: skipped", name, len(found) - len(points))
     if not points:
         what = "a folder without a profile, a log or ckp-*.0001.json"
         raise InputError(f"{name}: {what}; expected the folder of a run or a CK entry")
