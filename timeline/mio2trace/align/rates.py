@@ -1,8 +1,8 @@
-"""What the alignment weighs and is set by hand: fifteen numbers, each with what it was measured on.
+"""The fifteen numbers of the alignment that are set by hand.
 
-docs/alignment-internals.md has the table; `benchmarks/rates.py` and `benchmarks/damage.py` measure them over the runs
-with truth.
-What is as rare as something else has its number: it is set equal to it here, and is no number of its own.
+docs/alignment-internals.md says what each was measured on; `benchmarks/rates.py` and `benchmarks/damage.py` measure
+them over the runs with truth. If two events are equally rare, the second name is set equal to the first: it is no
+number of its own.
 """
 
 from __future__ import annotations
@@ -13,104 +13,109 @@ from math import log
 from typing import Final, Literal
 
 MISSTATED: Final = 0.02
-"""Part of the statements about a kernel or a call (sizes, algorithm, launch line, an entry's hole) that do not hold."""
+"""Share of the statements about a kernel or a call (sizes, algorithm, launch line, a gap in an entry) that are
+wrong."""
 UNKNOWN_NAME: Final = MISSTATED
-"""Part of MIOpen's kernels whose name is in no table."""
+"""Share of MIOpen's kernels whose name is in no table."""
 SILENT: Final = MISSTATED
-"""Part of the executing calls that launched nothing."""
+"""Share of the executing calls that launched nothing."""
 
 NEVER: Final = 1e-5
-"""What no run with truth has: another primitive's kernel, one that writes what the call reads, two where one does."""
+"""Probability of events that no run with truth has: a kernel of another primitive, a kernel that writes what the call
+reads, two kernels if the call launches one."""
 CONTRADICTED: Final = NEVER
-"""How probable it is that a layer's line contradicts an activity or another line: a stamp or a time is wrong then."""
+"""Probability that the line of a layer contradicts an activity or another line. Then a stamp or a time is wrong."""
 
 BROKEN: Final = 0.003
-"""Part of the kernels that probably read what the one before made for them and yet are of another call; and of those
-of one call between which the program moved data from or to the host."""
+"""Share of the kernels that probably read what the kernel before wrote, but belong to another call. Also the share of
+neighbours in one call between which the program copied data from or to the host."""
 LOST: Final = BROKEN
-"""Part of the calls that the log lost, before the run itself tells."""
+"""Share of the calls that the log lost, before the run itself shows it."""
 HOLE: Final = BROKEN
-"""Part of the profiles that have a hole where the run shows none: from any call to any later one, each as likely."""
+"""Share of the profiles that have a hole although the run shows none. The hole may begin at any call and end at any
+later call."""
 STRAY: Final = BROKEN
-"""Part of an iteration's activities that lie between two layers which follow each other."""
+"""Share of the activities of an iteration that lie between two layers in sequence."""
 
 CANDIDATES_APART: Final = 0.2
-"""Part of a search's candidates that write another buffer than the one before."""
+"""Share of the candidates of a search that write another buffer than the candidate before."""
 SHORT_CLOSES: Final = CANDIDATES_APART
-"""After how many of the kernels of lost calls the log goes on: a search launches six, an execution one."""
+"""Probability per kernel that a lost call ends with this kernel: a search launches six kernels, an execution launches
+one."""
 
 SILENT_AGAIN: Final = 0.4
-"""Part of the searches, where the same problem was searched before, that launched nothing: the first answer is kept."""
+"""Share of the repeated searches of a problem that launched nothing: MIOpen keeps the first answer."""
 
 UNLOGGED: Final = 0.3
-"""Part of the calls that a log of commands alone does not have: those of many kinds print none."""
+"""Share of the calls that a log of commands alone lacks: many kinds of calls print no command."""
 LOST_BESIDE_TORN: Final = UNLOGGED
-"""Part of the calls that the log lost beside one of which lines are missing."""
+"""Share of the calls that the log lost beside a call with missing lines."""
 LAST: Final = 1 - UNLOGGED
-"""How probable it is, where nothing tells, that the last of a log's runs is the profile's."""
+"""Probability that the last run in a log is the profile's run, if there is no evidence."""
 ONE_THREAD: Final = 1 - UNLOGGED
-"""Part of the kernels in a layer's time, of queues that several threads may fill, that are the layer's."""
+"""Share of the kernels in a layer's time that belong to the layer, for queues that several threads may fill."""
 
 FEW: Final = 0.1
-"""What is few: a tenth."""
+"""A tenth: the common value of the following numbers."""
 SILENT_SEARCH: Final = FEW
-"""Part of the searches that launched nothing: their answer came from a database."""
+"""Share of the searches that launched nothing because a database had the answer."""
 MAYBE_HOLES: Final = FEW
-"""The same before the run is seen: another process may have written into the log."""
+"""The same as `HOLE` before the run is examined: another process may have written into the log."""
 MOST_STRAY: Final = FEW
-"""Part of the bounds of a clock that may contradict the others before nothing is believed."""
+"""Largest share of the bounds of a clock that may contradict the others. Above it the clock is not used."""
 EXPLAINED: Final = FEW
-"""Part of the library's kernels that a log's calls explain at least if it is the run's own."""
+"""Least share of the library's kernels that the calls of a log explain if the log is of this run."""
 FIRST: Final = FEW
-"""Part of the kernels that are the first of their call, at least: a call launches nine at most."""
+"""Least share of the kernels that are the first kernel of their call: a call launches nine kernels at most."""
 UNEVEN: Final = 1 - FEW
-"""How probable a fit of printed times is where iterations launched more or less than others."""
+"""Probability that a fit of printed times is right if iterations launched different numbers of kernels."""
 AT_END: Final = 1 - FEW
-"""How probable it is that an activity is of its iteration, where coarse times may have put it there from the next."""
+"""Probability that an activity belongs to its iteration if coarse times may have moved it there from the next
+iteration."""
 LATE: Final = 1 - FEW
-"""How probable it is that a call is of its iteration where its lines, or the iterations', came late."""
+"""Probability that a call belongs to its iteration if lines of calls or of iterations came late."""
 LIKE: Final = 1 - FEW
-"""How probable it is that an activity is of the layer that it is like, where another is as like."""
+"""Probability that an activity belongs to the layer that it is similar to, if another layer is as similar."""
 CLOSE: Final = 1 + FEW
-"""An answer of a fit whose misfit is larger by no more than this factor, and `DOUBT_NS`, may be the true one."""
+"""A fit may be the true one if its misfit is at most that of the best fit times this factor, plus `DOUBT_NS`."""
 
 CUT: Final = 0.05
-"""Part of the logs, and of the profiles, that begin late or end early."""
+"""Share of the logs, and of the profiles, that begin late or end early."""
 LONG_GAP: Final = CUT
-"""Part of the losses that are a stretch of the log."""
+"""Share of the losses that are a whole section of the log."""
 STRANGERS: Final = CUT
-"""From this part of executing calls without a kernel on, calls of another process are in the log."""
+"""If this share of the executing calls has no kernel, the log has calls of another process."""
 BESIDE_STRANGERS: Final = 1 - CUT
-"""Part of the links that are right then, where nothing but names, sizes and order tells."""
+"""Share of the links that are right then, if only names, sizes and order are known."""
 HARDLY_ANY: Final = CUT
-"""Part of the kernels in layers that the queue of the thread which printed them has more than."""
+"""A share that is treated as none, for example of kernels in layers that are on other queues."""
 CONTRARY: Final = CUT
-"""How probable it is that a log is the profile's run's, where neither its stamps nor its threads' ids are."""
+"""Probability that a log is of the profile's run although neither its stamps nor its thread ids fit."""
 IN_PART: Final = 1 - CUT
-"""How probable a fit of printed times is where some of them are lost."""
+"""Probability that a fit of printed times is right if some of the printed times are lost."""
 
 WHOLE: Final = 0.99
-"""Part of the links to torn calls that are right: an entry may be the head of one and the tail of another. The same of
-layers of iterations that the log does not tell of, and that repeat one that it does."""
+"""Share of the links to torn calls that are right: an entry may be the head of one call and the tail of another. The
+same for layers of iterations that are not in the log and repeat an iteration that is."""
 LONG_CLOSES: Final = 1 - WHOLE
-"""After how many of the kernels of a lost stretch the log goes on."""
+"""Probability per kernel that a lost section of the log ends with this kernel."""
 OTHERWISE: Final = 1 - WHOLE
-"""What part more or less time another run of a program takes from one line of its log to another."""
+"""Relative difference of the time between two lines of the log in another run of the same program."""
 
 LINE_NS: Final = 20_000
-"""What printing a line, or a timer's stop, may take: a stamp comes up to 7 us after a layer's end."""
+"""Most time for printing a line or for stopping a timer: a stamp comes up to 7 us after the end of a layer."""
 TOLERANCE_NS: Final = 10 * LINE_NS
-"""What an iteration's bounds and a timer's own cost may be off."""
+"""Tolerance for the bounds of an iteration and for a timer's own cost."""
 DOUBT_NS: Final = 50_000
-"""The least by which an answer of a fit must be worse than the best to be out of the question."""
+"""The part of this tolerance that does not depend on the misfit."""
 FAR: Final = 4
-"""Printed times that are off by one part in so many of their sum are not those of the marks."""
+"""Printed times that differ from the marks by more than a quarter of their sum are not those of the marks."""
 MISFIT: Final = 30
-"""The same of a fit, where more is fitted."""
+"""The same for a fit, which has more free parameters: one part in 30."""
 LANDMARK_EARLY_NS: Final = 5_000_000
-"""How far a landmark in the log may lie before its twin in the profile if both are of one run."""
+"""Most time by which a landmark in the log may precede its twin in the profile if both are of one run."""
 LANDMARK_LATE_NS: Final = 2_000_000_000
-"""How far it may lie after it."""
+"""Most time by which it may follow it."""
 
 NATS_MISSTATED, NATS_NEVER, NATS_BROKEN = log(MISSTATED), log(NEVER), log(BROKEN)
 
@@ -119,12 +124,13 @@ CALIBRATED: Final[Mapping[Literal["operation", "layer"], tuple[float, ...]]] = {
     "operation": (0.17, 0.57, 0.57, 0.75, 0.83, 0.83, WHOLE),
     "layer": (0.04, 0.38, 0.79, 0.79, 0.79, 0.95, WHOLE),
 }
-"""What is true of links of each kind that the model believes as much as each knot: by least squares over the
-benchmark's links in doubt, wrong runs left out (`benchmarks/calibration.py`). docs/alignment-internals.md has more."""
+"""Measured share of right links, by kind, for each confidence in `KNOTS` that the model computes: by least squares over
+the benchmark's links in doubt, without wrong runs (`benchmarks/calibration.py`). docs/alignment-internals.md has
+more."""
 
 
 def calibrated(kind: Literal["operation", "layer"], confidence: float) -> float:
-    """What is true of links of a kind that the model believes as much. What is sure stays so."""
+    """Return the measured share of right links among links of this computed confidence. Sure links stay sure."""
     if confidence >= WHOLE:
         return confidence
     values = CALIBRATED[kind]
