@@ -59,7 +59,7 @@ HOMES = ("home", "Users")
 
 
 class AnalysisOptions(FileOptions, frozen=True, kw_only=True):
-    """What to read (`mio2trace.files.FileOptions`; of a CK record, each repetition may be a run) and how to join.
+    """Options of reading (`mio2trace.files.FileOptions`; each repetition of a CK record may be a run) and of joining.
 
     ``join``: whether profiles are joined with logs; without it, no run has alignments; ``"logs"``: only if
     there are logs. ``without``: evidence to leave out (`mio2trace.evidence`). ``by_order_alone``: join files even if

@@ -559,7 +559,7 @@ class Member(NamedTuple):
 
 
 def name_of(file: Input, stem: str, ending: str, taken: Iterable[str], folder: str = "") -> str:
-    """Return ``log-rank3.gz``: of a file's name only the rank or the process number stays, which shows its process."""
+    """Return a name such as ``log-rank3.gz``: only the rank or the process number of the file's name stays."""
     rank = _RANK.search(os.path.basename(file.name))
     number = _WHOLE.search(os.path.basename(file.name))
     told = f"-rank{int(rank[1])}" if rank else f"-{number[0]}" if number else ""

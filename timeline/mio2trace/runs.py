@@ -1,5 +1,5 @@
-"""Find the inputs of each run: by a shared profile, common buffers, fitting clocks, or a common folder; and the
-profiles of the processes of one job, with the logs that each process wrote.
+"""Find the inputs of each run: by a shared profile, common buffers, fitting clocks, or a common folder. Find the
+profiles of the processes of one job, and the logs that each process wrote.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ _DIGITS, _BETWEEN = re.compile(r"\d+"), re.compile(r"\D+")
 
 def _labels_by_file(names: Sequence[str]) -> list[str]:
     """Return what the names of files say about their processes (``file rank0``): the words by which they differ, or the
-    number. Empty if that does not tell the files apart."""
+    number. Empty if the files remain equal by that."""
     found = [[f"{match[1]}{match[2] or ''}".lower() for match in _PART_OF_JOB.finditer(name)] for name in names]
     common = set.intersection(*map(set, found))
     own = [" ".join(word for word in words if word not in common) for words in found]
@@ -303,7 +303,7 @@ class Share(NamedTuple):
 def shares(profiles: Sequence[Profile], files: Sequence[Told], without: frozenset[str], notes: Notes) -> list[Share]:
     """Return each process's part of the logs: logs that it wrote alone, and the lines of its threads in shared logs.
 
-    A log that no evidence assigns to a process is not used. Of two logs with equal content the one with stronger
+    A log that no evidence assigns to a process is not used. If two logs have equal content, the one with stronger
     evidence is used.
     """
     in_folder: dict[str, set[int]] = {}
@@ -666,7 +666,7 @@ def _sharing_profiles(inputs: Sequence[Input], notes: Notes) -> list[Gathered]:
 
 
 def _with_captures(parts: Sequence[Gathered]) -> list[Gathered]:
-    """Join profiles of graph captures with those of their replays: of the same process or rank, else of any.
+    """Join profiles of graph captures with those of their replays, by the same process or rank, else any.
 
     A profile that replays its own graphs is a run as well; its captures are also used for other runs of its process.
     """

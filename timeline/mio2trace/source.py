@@ -294,7 +294,7 @@ MARK_BYTES = len(codecs.BOM_UTF8)
 def gunzip(
     blocks: Iterator[bytes], block_size: int, name: str, bytes_read: Callable[[], int], notes: Notes
 ) -> Iterator[bytes]:
-    """Decompress one member after another, as ``gzip -d`` does; of a cut or damaged file, return the readable part.
+    """Decompress one member after another, as ``gzip -d`` does. If a file is cut or damaged, return the readable part.
     Blocks have at most ``block_size`` bytes. ``bytes_read``: of the file so far, for messages. Raises `InputError` if
     nothing can be read."""
     decoder = zlib.decompressobj(31)

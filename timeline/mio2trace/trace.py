@@ -37,8 +37,8 @@ class Track(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A row of nested slices. ``id`` is unique in the trace and differs from the id of its process.
 
     ``main``: a viewer that shows one track of the process should show this one. ``apart``: shown beside the main track,
-    even if the group of its process is closed. ``brief``: the part of the name that tells it from the other tracks of
-    its process, if that is not all.
+    even if the group of its process is closed. ``brief``: the part of the name that distinguishes it from the other
+    tracks of its process, if that is not all.
     """
 
     id: int

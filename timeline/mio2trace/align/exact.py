@@ -423,7 +423,8 @@ class _Layers:
         return [*by_key(positions, numbers)]
 
     def _pass(self, of_launch: int, iteration: int | None, direction: Direction | None) -> int:
-        """Return the pass of an execution: of the step that launched its commands, else of its range's begin."""
+        """Return the pass of an execution: the step that launched its commands, else the step in which its range
+        begins."""
         links = self._links
         if of_launch != NONE:
             made = links.passes[of_launch]
@@ -565,8 +566,8 @@ def layers_of_ranges(
 ) -> dict[tuple[str, str], tuple[str, Direction | None]]:
     """Return (name, direction) of all layers, by kind and text of their ranges.
 
-    The layers of a framework that counts its steps in them (``## forward 12 ##``, TorchRec) have no number: each of
-    these texts is in a step of its own, if steps are marked.
+    TorchRec counts its steps in the names of layers (``## forward 12 ##``). If steps are marked and each of these texts
+    is in another step, the number is left out of the name.
     """
     one_of: dict[tuple[str, str], Range] = {(made.kind, made.text): made for made in ranges}
     found: dict[tuple[str, str], tuple[str, Direction | None]] = {

@@ -1,4 +1,5 @@
-"""Where each activity belongs: its pass, its layer, its operation, each with its evidence. Nothing else writes that."""
+"""The links of each activity to its pass, its layer and its operation, with their evidence. Only this module writes
+them."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ NONE = -1
 SURE = 0.995
 """A link is sure from this confidence on: shown with two digits, it is 1.00."""
 DOUBTED = 0.5
-"""Confidence of a link that is in doubt by an amount that nothing measures: half of such links are right."""
+"""Confidence of an uncertain link if nothing measures how uncertain it is: half of such links are right."""
 
 
 class Pass(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -46,7 +47,7 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def number(self) -> int | None:
-        """Of the iteration: the only one of a run may have none, and is 1. None: set-up."""
+        """Return the number of the iteration; 1 for the only iteration of a run if it has none. None: set-up."""
         return 1 if self.iteration is None and self.phase == "iteration" else self.iteration
 
     @property
@@ -212,15 +213,15 @@ class Words:
 
 
 class Links:
-    """The growing answer: of activity i its layer's run, its pass and its operation (`NONE` when unknown).
+    """The links found so far. Activity i has the layer execution ``run_of[i]``, the pass ``pass_of[i]`` and the
+    operation ``operation_of[i]`` (`NONE` if unknown).
 
-    ``run_of[i]`` is a place in ``runs``, ``pass_of[i]`` one in ``passes``, ``operation_of[i]`` the index of one of
-    ``operations``. ``layer_by[i]`` and ``operation_by[i]`` are the evidence, ``""`` where there is no link.
-    `np.asarray` shows the first three as columns, without a copy, and `Words.column` these two.
-    ``layer_confidence`` and ``operation_confidence`` have the probability that a link is right, where it is below 1;
-    ``layer_unsure`` and ``operation_unsure`` hold the activities with one below `SURE`. ``next_layer`` has the next
-    best layer of activities in doubt, with its probability, where what placed them knows. To be read by all; written by
-    the methods of this class alone."""
+    These are places in ``runs``, ``passes`` and ``operations``. ``layer_by[i]`` and ``operation_by[i]`` are the
+    evidence, ``""`` if there is no link. `np.asarray` returns the first three as columns without a copy, `Words.column`
+    these two. ``layer_confidence`` and ``operation_confidence`` have the probability that a link is right, if it is
+    below 1. ``layer_unsure`` and ``operation_unsure`` hold the activities whose confidence is below `SURE`.
+    ``next_layer`` has the second-best layer of uncertain activities with its probability, if known. Only the methods of
+    this class write these."""
 
     run_of: array[int]
     pass_of: array[int]
@@ -321,7 +322,7 @@ class Links:
         self._give_each(self._operation, positions, indices, by)
 
     def give_next_layer(self, position: int, layer: str, probability: float) -> None:
-        """Where the activity is, so probably, if it is not in its own layer."""
+        """Record the second-best layer of an activity, and its probability."""
         self._next_layer[position] = layer, probability
 
     def give_operation(self, positions: Iterable[int], index: int, by: Evidence, *, confidence: float = 1.0) -> None:
@@ -389,7 +390,7 @@ class Links:
         self._operation.doubt(positions, confidence)
 
     def calibrate_layers(self) -> None:
-        """Say of layers in doubt what was measured of as much doubt (`rates.CALIBRATED`), except of `DOUBTED`."""
+        """Replace the confidence of uncertain layers by the measured one (`rates.CALIBRATED`), except `DOUBTED`."""
         known = self._layer.confidence
         for position, before in known.items():
             after = known[position] = before if before == DOUBTED else calibrated("layer", before)
@@ -406,7 +407,7 @@ class Links:
         self._pass_of[position] = NONE
 
     def refine_layer(self, positions: Sequence[int], run: int, by: Evidence, *, confidence: float = 1.0) -> None:
-        """Take activities to a layer within the one that they are in, or to one where they are in none."""
+        """Move activities to a layer inside their layer; activities in no layer to that layer."""
         layer, pass_ = self._layer, self.runs.pass_of(run)
         for position in positions:
             layer.target[position], layer.by[position] = run, by

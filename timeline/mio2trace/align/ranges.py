@@ -163,7 +163,7 @@ _ENGINES: tuple[tuple[str, re.Pattern[str]], ...] = (
 """The marks of serving engines, each with its family. The groups: requests in their prefill (``c``) and in their
 decoding (``g``), or a phase and its fields."""
 _AROUND = late(r"scheduler\.run_batch")
-"""What an engine marks around its steps: it has all of a batch, also its sampling (SGLang)."""
+"""The mark of a whole batch, with its sampling, around the steps of an engine (SGLang)."""
 _CAPTURE = late(r"capture_\d+_\w+", re.ASCII)
 _BATCH = late(r"\bbs=(\d+)", re.ASCII)
 _TOKENS = late(r"\btok(?:en)?s?=(\d+)", re.ASCII)

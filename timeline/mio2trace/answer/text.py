@@ -1,5 +1,5 @@
-"""The answer block: how the time of a run was spent, in at most `MOST_LINES` lines of `WIDTH` columns; and the answer
-of `mio2trace ranks` in as many: the last rank, the cause of its delay, the cost by message size.
+"""The answer block: how the time of a run was spent, in at most `MOST_LINES` lines of `WIDTH` columns. The answer of
+`mio2trace ranks` has as many lines: the last rank, the cause of its delay, the cost by message size.
 
 Lines are plain text; the command line colours those that begin with a severity.
 """
@@ -52,9 +52,9 @@ TIME, SHARE = 11, 9
 NAME = WIDTH - LABEL - TIME - SHARE
 BAR = 16
 TOGETHER = 1.5
-"""Sums are listed instead of single rows if the first sum takes this many times as long as the first single row:
-problems instead of operations in layers, classes of layers instead of layers. Rows that begin both lists, such as a
-class of one huge layer, do not count."""
+"""Sums are listed instead of single rows if the first sum takes this many times as long as the first single row. Sums
+are problems (instead of operations in layers) and classes of layers (instead of layers). Rows that begin both lists,
+such as a class of one huge layer, do not count."""
 LEAST_REST = 0.2
 """Time in no layer, or in no operation, replaces the third row if it has at least this share of the kernel time."""
 
@@ -236,8 +236,8 @@ _ITEM = re.compile(r"[,;:] | \(")
 
 
 def _whole_items(label: str, text: str, most: int) -> list[str]:
-    """Leave out the last items of a text until it fits into ``most`` lines. Nothing is cut within an item: half of it,
-    a number without its unit, tells nothing."""
+    """Leave out the last items of a text until it fits into ``most`` lines. Nothing is cut within an item: a number
+    without its unit is of no use."""
     whole = [*wrapped(label, text, most=most + 1)]
     if len(whole) <= most:
         return whole
@@ -328,7 +328,7 @@ _OF_COMPILER = re.compile(r"(?<!\d)\d{1,9}:\d{1,9}: (?:fatal )?error: ", re.ASCI
 
 
 def _complaints(log: Sequence[tuple[str, int, str]]) -> str:
-    """Return the number of errors and warnings, each with the first one; of a compiler's errors the first."""
+    """Return the number of errors and of warnings, each with the first of them; the first of a compiler's errors."""
     parts = []
     for level in ("error", "warning"):
         of = [(number, text) for word, number, text in log if word == level]

@@ -271,8 +271,8 @@ def _before(text: bytes, word: bytes) -> Iterator[bytes]:
 
 
 def _parts(folder: str) -> Iterator[Part]:
-    """Return the profiles: of several forms of one rocprof run only the fullest. Other files are read together with a
-    profile."""
+    """Return the profiles; only the most complete one if rocprof wrote one run in several forms. Other files are read
+    together with a profile."""
     named = sorted(os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)
     files = [path for path in named if stat.S_ISREG(os.lstat(path).st_mode)]  # reading from a pipe would block
     profiles = {path: reader for path in files if (reader := _reader(path)) is not None}

@@ -1,5 +1,5 @@
-"""Tables of a profile's kernels: each kernel, sums by name, statistics by repetition, GEMMs, kernels of each layer; and
-the cells with the cost of a steady iteration, which are the same in every table.
+"""Tables of a profile's kernels: each kernel, sums by name, statistics by repetition, GEMMs, kernels of each layer. The
+cells with the cost of a steady iteration, which are the same in every table, are made here.
 
 ``t1_t0`` is the host's time for the call (t0 to t1). ``p3_p0`` is the device's time from queued (p0), submitted (p1)
 and started (p2) to ended (p3). The kernel's own time is ``p3_p2`` (dvdt-ck.md 1.4, 1.5, 4). Reads and writes of buffers

@@ -1,5 +1,5 @@
-"""TensorFlow's profiles as tables: the scope view of its own profiler (tfprof.md 4, 5), and the results of the notebook
-"Parsing TFProf Files": memory and times of the shown ops over the steps (tfprof.md 6).
+"""TensorFlow's profiles as tables: the scope view of its own profiler (tfprof.md 4, 5), and memory and times of the
+shown ops over the steps, as the notebook "Parsing TFProf Files" computes them (tfprof.md 6).
 
 Units are decimal (KB = 1000 B), numbers are the unrounded integers of the profile; ``Factors("notebook")`` has the
 notebook's factors.
@@ -399,8 +399,8 @@ def in_exact_units(number: Printed) -> float:
 
 
 def steps_of(views: Sequence[TfView], notes: Notes) -> list[TfView]:
-    """Return the views of single steps, in step order. Of several kinds of views the scope views are used, without
-    averages if there are single steps. Two views of one step count once."""
+    """Return the views of single steps, in step order. If there are several kinds of views, the scope views are
+    used, without averages if there are single steps. Two views of one step count once."""
     scopes = [view for view in views if view.view == "scope"]
     if scopes and len(scopes) < len(views):
         notes.remark("op view beside scope views left out", count=len(views) - len(scopes))
@@ -607,7 +607,7 @@ def _pair(row: Shown, quantity: str, form: Callable[[int], str]) -> str:
 
 
 def _scaled(number: int, *units: str) -> str:
-    """Format a number in the largest of ``units`` that it reaches; each is 1000 times the one before it."""
+    """Format a number in the largest of ``units`` that it reaches; each unit is 1000 times the unit before."""
     power = sum(number >= 1000**power for power in range(1, len(units)))
     return f"{number / 1000**power:.2f}{units[power]}" if power else f"{number}{units[0]}"
 

@@ -419,8 +419,8 @@ def _own_columns(columns: Columns) -> list[str]:
 
 @lru_cache
 def _record(keys: tuple[str, ...]) -> type[msgspec.Struct]:
-    """What has these members, in this order, and none where it is None. Raises ValueError for keys that are no text of
-    ours.
+    """Return a class of objects with these members in this order. JSON leaves out members that are None. Raises
+    ValueError for keys that are no text of ours.
     """
     names = {f"a{number}": key for number, key in enumerate(keys)}
     fields = [(name, Any, None) for name in names]

@@ -329,7 +329,7 @@ class _Once:
 
 
 def _name_again(group: Sequence[ForwardOp], once: _Once, found: Sequenced) -> None:
-    """Put ops that ran again into the layers of the same forward ops, the last ones that did not run again yet."""
+    """Put ops that ran again into the layers of equal forward ops: the last of these ops that did not run again yet."""
     anchors = [at for at, op in enumerate(group) if op.kind in ANCHORS]
     wanted, had, part = [op.signature for op in group], once.signatures, once.ops
     first, last = anchors[0], anchors[-1]

@@ -190,7 +190,7 @@ def _bounded(attribution: Attribution) -> set[int | None]:
 
 
 def _calls(attribution: Attribution, log: FrameworkLog) -> list[Operation]:
-    """Return the log's calls by line; of several threads those of the thread that printed the layers."""
+    """Return the log's calls by line. If several threads called, return those of the thread that printed the layers."""
     calls = [one for one in attribution.operations if one.source == log.source and one.line]
     calls.sort(key=lambda one: one.line)
     threads = {one.thread for one in calls}
@@ -381,7 +381,7 @@ def _again(before: Operation, call: Operation) -> float:
 
 
 def _sort(call: Operation) -> str:
-    """Return the primitive; of a recurrent call the mode, if known."""
+    """Return the primitive; the mode instead, if the call is recurrent and its mode is known."""
     return call.mode or call.primitive if call.primitive == "rnn" else call.primitive
 
 

@@ -46,7 +46,7 @@ MAX_STATES = 400
 MOST_CELLS = 1_000_000
 """Pairs of consecutive cuts; with more, times show nothing. Real fits need a tenth."""
 MAX_WAYS = 3
-"""Ways to one cut that are kept: cheaper ones that end late, dearer ones that leave more room."""
+"""The number of ways to one cut that are kept: cheaper ways that end late, dearer ways that leave more room."""
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -402,7 +402,7 @@ def place(attribution: Attribution, windows: Sequence[Window], cut: Cut, whole: 
 
 
 def _at_the_ends(attribution: Attribution, window: Window) -> Iterator[int]:
-    """What coarse times may have put into an iteration, or into the one beside it."""
+    """Yield activities that coarse times may have moved into an iteration, or from it into its neighbour."""
     coarse, times = _coarse(attribution), attribution.times
     if not coarse or times is None:
         return

@@ -100,7 +100,8 @@ class Times(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def likeliest_rows(lines: Lines, times: Times) -> Rows:
     """Return the most likely row of each layer; activities that are rather in none are in no row.
 
-    A layer with a single possible row needs no solving if the layer before has one, too, and both fit together."""
+    A layer with a single possible row needs no solving if the layer before also has a single row and both fit
+    together."""
     count = len(lines.stamp)
     low, high = _possible_ends(lines)
     first, stop, is_plain = _plain(lines, low, high, times)
@@ -312,7 +313,7 @@ MOST_QUEUES = 8
 
 
 def place_by_layer_lines(attribution: Attribution) -> None:
-    """Cut at the layer lines whose stamps or places bound layers, else where calls between two lines show what ran."""
+    """Cut at the layer lines whose stamps or places bound layers, else by the calls between two lines."""
     axis = attribution.axis
     if axis is None or axis.evidence in attribution.without:
         return

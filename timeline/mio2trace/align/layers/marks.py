@@ -23,7 +23,7 @@ from mio2trace.notes import Notes
 
 
 class Marked(msgspec.Struct, frozen=True, kw_only=True):
-    """What the marks show: the number of complete iterations, and the mark that ends each.
+    """Result of reading the marks: the number of complete iterations, and the mark that ends each of them.
 
     ``layers``: 0 if only passes have marks. ``begins``: also of incomplete iterations. ``same_run``: the printed times
     match the marks by more than chance. ``between``: the number of activities between two layers."""

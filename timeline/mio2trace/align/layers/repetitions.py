@@ -324,7 +324,8 @@ class _Compared:
 def _longest_stretch(
     items: _Compared, anchor: int, places: Sequence[int], best: tuple[int, int, int] | None
 ) -> tuple[int, int, int] | None:
-    """Return (start, end, period) of the longest periodic stretch around ``anchor``. ``best``: one that is known."""
+    """Return (start, end, period) of the longest periodic stretch around ``anchor``. ``best``: the longest stretch
+    found so far."""
     tried = 0
     for place in places[bisect_right(places, anchor) :]:
         period = place - anchor

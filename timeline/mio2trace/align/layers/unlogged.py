@@ -263,7 +263,7 @@ def _numbers(attribution: Attribution, position: int) -> set[int]:
 
 
 _SHARED = 2
-"""Buffers that a net fills once, with its first layer: its input, and one that its convolutions share."""
+"""The number of buffers that a net fills once, with its first layer: its input and a buffer of all convolutions."""
 _OF_WARM_UP = frozenset(("forward begins", "forward ends", "backward begins"))
 
 
@@ -451,7 +451,8 @@ def place_unlogged_iterations(attribution: Attribution) -> None:
 
 
 def place_behind_the_log(attribution: Attribution) -> None:
-    """Give what ran behind the last layer line to the layers behind it, if the only iteration runs forward only."""
+    """Give the activities behind the last layer line to the layers behind it, if the only iteration runs forward
+    only."""
     links, activities = attribution.links, attribution.profile.activities
     if attribution.iterations() != 1 or any(event.kind in _BEHIND for event in attribution.events):
         return

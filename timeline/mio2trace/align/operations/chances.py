@@ -71,9 +71,9 @@ class Posterior(msgspec.Struct, kw_only=True):
         )
 
     def mixed(self, other: Posterior, share: float | None = None) -> Posterior:
-        """Return the result of two searches together, each weighed by its evidence. Where both agree it stays.
+        """Return the mean of two results, each weighed by its evidence. Links in both results stay.
 
-        ``share``: the other's weight, where their evidence does not tell it."""
+        ``share``: the weight of ``other``; None: by the evidence."""
         share = 1 / (1 + exp(min(700.0, self.evidence - other.evidence))) if share is None else share
         better, worse = (self, other) if share < 0.5 else (other, self)
         share = min(share, 1 - share)
@@ -104,11 +104,11 @@ class Posterior(msgspec.Struct, kw_only=True):
         self.confidence[at] = min(self.confidence[at], at_most)
 
     def chances(self, at: int) -> tuple[tuple[int, float], ...]:
-        """Where the kernel may be, and how probable each is."""
+        """Return the possible operations of a kernel, each with its probability."""
         return (self.operation[at], self.confidence[at]), *self.others[at]
 
     def is_like(self, other: Posterior) -> bool:
-        """Whether they say the same of each kernel, as surely."""
+        """Return whether both have the same operation for each kernel, with the same confidence."""
         return self.operation == other.operation and all(
             abs(own - its) < _ALIKE for own, its in zip(self.confidence, other.confidence, strict=True)
         )

@@ -410,7 +410,8 @@ class Stream(msgspec.Struct, eq=False, dict=True):
 
 
 def solve_together(streams: Sequence[Stream]) -> None:
-    """Solve queues that may have the same calls: what one launched, others did not. No link by this alone is sure."""
+    """Solve queues that may have the same calls: a call that one queue launched is taken from the others. Links that
+    rest on this alone are not sure."""
     solved = [stream for stream in streams if stream.operations]
     alone = [stream.solve() for stream in solved]
     for _ in range(ROUNDS - 1):

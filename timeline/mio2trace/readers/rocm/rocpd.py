@@ -235,7 +235,7 @@ class _Reading:
             yield _Rows(guid, {name: of.get(name, none) for name in (*_PLACE, "start", "end", *columns)})
 
     def _placed(self, guid: Hashable, track: Numbers) -> dict[str, Numbers]:
-        """Where the rows of schema 4 are, by their tracks."""
+        """Return the places of the rows of schema 4, by their tracks."""
         distinct, code = np.unique(track, return_inverse=True)
         nowhere = (None,) * len(_PLACE)
         places = [self._tracks.get((guid, key), nowhere) for key in distinct.tolist()]
@@ -482,8 +482,8 @@ class _Reading:
             pass
 
     def _graph_launches(self) -> None:
-        """Kernels of graph launches that were not recorded: the launch has their number. One that has none at all is
-        counted as a launch without kernels."""
+        """Kernels of graph launches that were not recorded: the launch has their number. A launch without any
+        recorded kernel is counted as a launch without kernels."""
         recorded: dict[_Key, Counter[int]] = {}
         for rows in self._records("rocpd_graph_launch", "kernel_dispatch_count", "event_id"):
             events, at = self._told(rows)
@@ -514,8 +514,8 @@ _FormOf = Callable[[Assembly, Hashable, Sequence[int | None], Sequence[int | Non
 
 
 class _Events:
-    """The events of a guid, and one that is none at the end of each column, for -1. ``texts``: of those that are of
-    ROCTx, by id, the text or none."""
+    """The events of a guid, and an empty event at the end of each column, for -1. ``texts``: the text of each ROCTx
+    event by its id, or none."""
 
     def __init__(
         self, ids: Numbers, stack: Numbers, parent: Numbers, is_marker: NDArray[np.bool_], has_id: NDArray[np.bool_]

@@ -143,8 +143,8 @@ class _Database:
             assembly.activity(kind, name, lane, times, number=key, correlation=call, **more)
 
     def _process(self, call: object, gpu: object) -> object:
-        """Return the process of an operation: of its call, else the only one that used its device, else the
-        only one."""
+        """Return the process of an operation: that of its call, else the only process that used its device, else the
+        only process."""
         pid = self._process_of_call.get(call)
         if pid is None:
             on = self._processes_on.get(gpu) or self._assemblies

@@ -1,7 +1,7 @@
 """rocprof v1: a table of kernels, a database and Chrome JSON (rocm-profiles.md 2, 3), and rocprofv2's table of kernels.
 
 The clock counts ns since an unknown kind of boot time. The main format is the database, which has the ids of calls. Up
-to ROCm 5 its ``pid`` is a section of the picture, ``tid`` of an operation the row in it, and ``proc-id`` the process.
+to ROCm 5 its ``pid`` is a section of a viewer, the ``tid`` of an operation the row in it, and ``proc-id`` the process.
 """
 
 from __future__ import annotations

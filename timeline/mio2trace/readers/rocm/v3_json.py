@@ -9,7 +9,7 @@ A kernel's launch is the call with its internal id; an ancestor is the id of the
 calls are found in the file's own table by kind and operation. The clock is CLOCK_BOOTTIME in ns, sizes are work-items.
 Counters (``--pmc``) are in ``callback_records``, one record per kernel with a value for each counter and hardware
 instance; without ``--kernel-trace`` the kernels are only there. Not read: metadata (host, command, configuration),
-allocations, samples, the texts of ``--kernel-rename``, which are ranges, too.
+allocations, samples, the texts of ``--kernel-rename``, which are also ranges.
 """
 
 from __future__ import annotations

@@ -318,7 +318,7 @@ class _Assembly:
     # -- the graph ---------------------------------------------------------------------------------------------------
 
     def _node(self, node: TfNode) -> int:
-        """Return the place of a node's record; of two profiles the first one counts."""
+        """Return the place of a node's record; if two profiles have it, that of the first."""
         place = self._nodes.setdefault(node.name, len(self._records))
         if place == len(self._records):
             self._records.append(_record(node))

@@ -2,7 +2,7 @@
 
 Each track is a packet sequence with its own table of interned texts and its own defaults, so that a packet contains
 only new values. A slice is two packets, its begin and its end. The first track counts time from packet to packet, and
-so do counters among its slices; a file has at most one clock snapshot, so the times of the other tracks are absolute.
+so do counters among its slices. A file has at most one clock snapshot, so the times of the other tracks are absolute.
 Groups of processes are root tracks, and their tracks are ordered children. Slices with equal values in
 `Trace.colour_by` share a correlation id, and therefore a colour.
 """
@@ -402,7 +402,8 @@ def _with_ends(
     """Items with the ends of slices between them: times, numbers, and what is still open behind them.
 
     ``ends``: of those of the items that are slices; ``before``: of slices that were open before. A slice ends before
-    the first item behind its own that begins no earlier than its end; of several the innermost ends first.
+    the first item behind its own that begins no earlier than its end. If several slices end there, the innermost ends
+    first.
     """
     count, others = len(times), len(before)
     closing = np.append(np.array(before, np.int64), ends)
@@ -495,7 +496,7 @@ class Ends:
         self._at = 0
 
     def fields(self, starts: Ints, rows: Ints, until: int) -> list[Fields]:
-        """Return the fields of arrows before ``until``. Of several slices with one start, the last one has them.
+        """Return the fields of arrows before ``until``. If several slices have one start, the last one has them.
 
         ``starts``: of slices in order, whose packets are ``rows``.
         """
@@ -528,7 +529,7 @@ def ends_of(arrows: Arrows, track: int) -> tuple[Ends, ...]:
 # -- A trace as packets ------------------------------------------------------------------------------------------------
 
 _TOGETHER = 4096
-"""Slices that come one by one are written so many at once."""
+"""The number of slices that are written at once if they come one by one."""
 _COUNTER_RANK = 10_000
 """Counters come below the tracks of their process."""
 _BY_ITSELF = tp.integer(tp.SEQUENCE, tp.NOBODYS) + b"\x40"

@@ -220,7 +220,7 @@ class _Field(NamedTuple):
 
 
 class Fields:
-    """Fields of packets, one behind the other. ``rows``: the numbers of these packets in order, None: they are all."""
+    """Fields of packets in sequence. ``rows``: the numbers of these packets in order; None: all packets."""
 
     def __init__(self, count: int, rows: Ints | None = None) -> None:
         self.rows = rows
@@ -228,7 +228,8 @@ class Fields:
         self.fields: list[_Field] = []
 
     def word(self, values: Any, sizes: Any) -> None:
-        """Add words of so many bytes each, 0 where it has none. A number stands for the same one everywhere."""
+        """Add words of the given number of bytes each; 0 if a packet has no word. A number stands for the same word
+        everywhere."""
         values = np.asarray(values).astype(np.uint64)
         if self.fields and self.fields[-1].text is None:
             before, of_before, _ = self.fields[-1]
@@ -290,7 +291,7 @@ def _varints(numbers: Words, sizes: Ints) -> Words:
 
 
 def joined(parts: Sequence[Sequence[Fields]], sizes: Ints) -> bytes:
-    """Return packets, one behind the other. ``parts``: the fields of each part of them, no two of the same packets;
+    """Return packets in sequence. ``parts``: the fields of each part of the packets, no two of the same packets;
     ``sizes``: of the packets.
     """
     return b"".join(_table(parts, first, last) for first, last in _pieces(sizes))
