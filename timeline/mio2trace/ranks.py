@@ -37,8 +37,8 @@ class Meeting(msgspec.Struct, frozen=True, kw_only=True):
     """A collective that all ranks ran; times and ranks in the order of the job's processes.
 
     ``starts_ns``: on the clock of the first process. ``last``: the place of the last rank, `NONE` if all came at once.
-    ``lead_ns``: its delay after the previous rank. ``by``: the source of the order: the clock; or the durations if the
-    clocks are not known well enough, because a collective ends everywhere at once, so that the last rank has the
+    ``lead_ns``: its delay after the previous rank. ``by``: the source of the order. This is the clock; if the
+    clocks are not known well enough, the durations: a collective ends everywhere at once, so the last rank has the
     shortest kernel. ``made_late_by``: the layer in its direction, else the operation, else the kernel that took
     ``made_late_ns`` longer than on the other ranks; or `HOST`; empty if unknown.
     """
@@ -205,7 +205,7 @@ def _met(number: int, collectives: Sequence[Collective], alignments: Sequence[Al
 
 
 def _last(moments: Sequence[int]) -> tuple[int, int]:
-    """Return the place of the latest moment and its distance to the one before; `NONE` if two are equal."""
+    """Return the place of the latest moment and its distance to the moment before; `NONE` if two are equal."""
     before, latest = sorted(moments)[-2:]
     return (moments.index(latest), latest - before) if latest > before else (NONE, 0)
 
@@ -336,8 +336,8 @@ def _total(meetings: Sequence[Meeting], place: int, alignment: Alignment) -> Ran
 
 
 def straggler(of: Sequence[RankTotal]) -> int:
-    """Return the place of the rank that arrived last most often; of several, the rank that waited least; `NONE` if
-    there is no such rank."""
+    """Return the place of the rank that arrived last most often, `NONE` if there is no such rank. If several ranks did,
+    return the rank that waited least."""
     latest = min(of, key=lambda one: (-one.times_arrived_last, one.wait_ns, one.place), default=None)
     return latest.place if latest is not None and latest.times_arrived_last else NONE
 

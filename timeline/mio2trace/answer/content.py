@@ -290,7 +290,8 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
         return "of the step" if self.step_ns else "of the kernel time"
 
     def beyond(self, *, in_parts: bool = True) -> str:
-        """Return why a share of kernel time is above 100 %; empty if no share is. ``in_parts``: also shares of `parts`."""
+        """Return why a share of kernel time is above 100 %; empty if no share is. ``in_parts``: also those of
+        `parts`."""
         lists: tuple[Sequence[ListRow], ...] = (self.layers, self.classes, self.operations, self.problems, self.kernels)
         times = [*(rows[0].ns for rows in lists if rows), *(part.ns for part in self.parts if in_parts)]
         rests = (self.layers, self.no_layer), (self.operations, self.no_operation)

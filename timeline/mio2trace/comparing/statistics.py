@@ -23,9 +23,9 @@ FEWEST = 3
 MANY = 5
 """The fewest runs per side for which the smaller floor holds."""
 FLOOR, FLOOR_OF_FEW = 0.05, 0.10
-"""The least change that is reported, with many and with few runs. Measured with 20 equal parts: complete separation and
-a floor of 5 % give a false alarm in 17 of 100 comparisons of 3 runs, a floor of 10 % in none of 150. With 5 runs, a
-floor of 5 % gives 1 or 2."""
+"""The least change that is reported, with many and with few runs. Measured with 20 equal parts and 3 runs: complete
+separation and a floor of 5 % give a false alarm in 17 of 100 comparisons, a floor of 10 % in none of 150. With 5 runs,
+a floor of 5 % gives 1 or 2."""
 LEAST_SHARE = 0.01
 """A part with a smaller share of the iteration fails no gate. In unchanged GPU records, layers that are more than 10 %
 slower in all of 3 runs are smaller than this."""

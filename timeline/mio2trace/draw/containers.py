@@ -64,8 +64,8 @@ def by_queue(commands: Activities) -> dict[int, Numbers]:
 def packed(commands: Activities, rows: Mapping[Row, Numbers]) -> Iterator[Lane[Row]]:
     """Return the lanes of each row of positions; more than one only if commands overlap.
 
-    In a lane that is not bare, no two commands start at once, and none starts before the one before it ended. So an
-    unbroken part of a lane can be enclosed alone.
+    In a lane that is not bare, no two commands start at once, and none starts before the previous command ended. So
+    an unbroken part of a lane can be enclosed alone.
     """
     for row, positions in rows.items():
         starts, ends = commands.start_ns[positions], commands.end_ns[positions]
@@ -180,8 +180,8 @@ def unbroken(keys: NDArray[Any]) -> Numbers:
 
 
 class Spans(msgspec.Struct, frozen=True, gc=False):
-    """Unbroken rows of commands: the number of the container of each, its first position on a track and the one behind
-    its last, and whether it is cut there.
+    """Unbroken rows of commands: for each the number of its container, its first position on a track, the position
+    behind its last, and whether it is cut there.
     """
 
     numbers: Numbers

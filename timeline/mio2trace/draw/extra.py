@@ -237,8 +237,8 @@ class PrintedSide:
 
 
 _PAUSE = 20
-"""A counter shows no 0 between two GEMMs if the gap is below a twentieth of the time of the first one: it would take
-more space in the file than on the screen."""
+"""A counter shows no 0 between two GEMMs if the gap is below a twentieth of the time of the first GEMM: nobody would
+see it, and it would make the file larger."""
 
 
 def events(

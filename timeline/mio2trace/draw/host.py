@@ -669,7 +669,7 @@ class ApiCalls:
 
 
 def _one_after_another(starts: Numbers, ends: Numbers, earliest: int) -> tuple[Numbers, Numbers]:
-    """Return the times of calls, none before the one before it has ended.
+    """Return the times of calls; no call begins before the previous call has ended.
 
     Calls of one thread do not overlap; only a wall clock that was set back makes it look so. Two calls in one
     microsecond must not look nested.

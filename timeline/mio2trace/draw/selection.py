@@ -56,7 +56,7 @@ def parse_iterations(text: str) -> tuple[tuple[int, int], ...]:
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """What to draw, from the command's options; empty is all.
+    """The selected part of the run, from the command's options; empty: all.
 
     ``begin`` and ``end``: times (``1.2s`` from the trace's zero), ``iteration 3`` (``warm-up``) or ``layer conv1``,
     followed by ``forward`` or ``backward`` if one of the two is meant.

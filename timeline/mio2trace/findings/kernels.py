@@ -1,5 +1,5 @@
 """Rules on kernels and the work that they do: naive solvers, layouts, casts, auxiliary kernels, short kernels, kernels
-to fuse; the time of searches; problems that are slower than similar ones or than the device, or too small.
+to fuse. Rules on the time of searches, and on problems that are too small, or slower than similar ones or the device.
 """
 
 from __future__ import annotations

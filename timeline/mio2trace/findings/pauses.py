@@ -488,7 +488,7 @@ def _communicate(subject: Subject, spent: StepTime | Busy, slowest: Bandwidth | 
 
 
 def _hidden(subject: Subject, spent: StepTime | Busy) -> float:
-    """Return the part of the time with collectives in which computation runs, too; collectives may run side by side."""
+    """Return the part of the time with collectives in which computation also runs. Collectives may overlap."""
     commands, spans = subject.alignment.profile.commands, subject.steady.spans
     rows = _are_collectives(subject) & commands.has_times
     covered = Covered(commands.start_ns[rows], commands.end_ns[rows])

@@ -359,7 +359,7 @@ class Subject:
         return device.device if shown is None and device is not None else shown
 
     def recorded_anew(self, *, calls: bool = False) -> str:
-        """Say how to record steps of this program after a warm-up. ``calls``: with the host's calls, too."""
+        """Say how to record steps of this program after a warm-up. ``calls``: also the host's calls."""
         if self.is_torch:
             return "record some steps after a warm-up with torch.profiler (schedule, profiler.step())"
         if self.is_xla:
@@ -441,7 +441,8 @@ class Subject:
 
     @cached_property
     def first_prepared(self) -> dict[str, int]:
-        """What the host did in a cold first iteration only (builds, loads, allocations), in ns, most first."""
+        """Return the work of the host in a cold first iteration only (builds, loads, allocations), in ns, most
+        first."""
         told, numbers = self.steady.told, {one.number for one in self.cold}
         places = {place for place, one in enumerate(told.all) if one.number in numbers}
         return prepared(self.alignment, np.flatnonzero(np.isin(told.place_of, [*places])))
@@ -598,7 +599,7 @@ class Subject:
 
     @cached_property
     def units(self) -> int | None:
-        """The number of compute units: of the given GPU, else of the device that the profile names."""
+        """Return the number of compute units of the given GPU, else of the device that the profile names."""
         if self.gpu is not None:
             return self.gpu.units
         found = {gpu.units for device in self.alignment.profile.devices if (gpu := known(device.name)) is not None}

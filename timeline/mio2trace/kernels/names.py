@@ -335,7 +335,7 @@ _EXCHANGE = late(
     r"(?:void )?(?:[A-Za-z_]\w*::)*"
     r"(?:(?:intranode|internode|internode_ll)::\w|hybrid_ep::(?:dispatch|combine|device_sync)_)"
 )
-"""DeepEP's exchange of tokens between ranks: only the namespace tells its ``dispatch`` and ``combine`` from others."""
+"""DeepEP's exchange of tokens between ranks. Only the namespace distinguishes its ``dispatch`` and ``combine``."""
 _SCOPE = re.compile(r"^(?:[A-Za-z_]\w*+::|\(anonymous namespace\)::)+")
 _LENGTH = re.compile(r"[0-9]{1,4}")
 _CONDITION = late(r"(?:typename )?(?:\w+::){0,9}enable_if<.*?>::type (?=[A-Za-z_])", re.DOTALL)

@@ -1,7 +1,7 @@
-"""What kernels of language models compute, by their names: of vLLM, SGLang, AITER, FlashInfer, TensorRT-LLM, Triton,
+"""The purpose of the kernels of language models, by their names: vLLM, SGLang, AITER, FlashInfer, TensorRT-LLM, Triton,
 llama.cpp.
 
-Only for kernels that are in no operation, such as those of a graph whose capture is not recorded. It links nothing.
+Used only for kernels in no operation, such as those of a graph whose capture is not recorded. No link rests on it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ROWS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     )
 )  # fmt: skip
 PURPOSES = frozenset(purpose for purpose, _ in _ROWS if purpose != "gemm")
-"""What only language models compute, or as their own step."""
+"""Purposes that only language models have, or that are a step of their own there."""
 _FUSED = late(r"triton_[a-z]{3}_fused_")
 """TorchInductor names a kernel by all ops in it."""
 _SAYS_NOTHING = frozenset(("kentry", "kernel", "Kernel", "device_kernel"))
@@ -39,7 +39,7 @@ _SAYS_NOTHING = frozenset(("kentry", "kernel", "Kernel", "device_kernel"))
 
 @lru_cache(maxsize=1 << 12)
 def purpose(name: str) -> str:
-    """Return what a kernel computes; empty if its name does not tell, or if it has a meaning (`kernel_name`)."""
+    """Return the purpose of a kernel; empty if its name shows none, or if `kernel_name` knows the name."""
     if kernel_name(name) is not None or _FUSED.match(name) is not None:
         return ""
     plain = normalise(stem(name))

@@ -82,7 +82,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def mostly_unsure(costs: Iterable[Cost]) -> bool:
-    """Return whether most kernels have links of low confidence: other kernels may be of this part, too."""
+    """Return whether most kernels have links of low confidence: other kernels may also be of this part."""
     whole = total(costs)
     return 2 * whole.unsure > whole.kernels
 

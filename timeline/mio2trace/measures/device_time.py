@@ -345,11 +345,11 @@ class Launches:
         return ((returned, begun),) if 2 * covered.within(returned, begun) < begun - returned else ()
 
     def blocked(self, own: Numbers, lead: Sequence[Span], covered: Covered) -> list[Span]:
-        """When a device did work that the profile does not hold, though nothing recorded ran: in its `lead`, and in
-        gaps. ``own``, ``covered``: as there.
+        """Return the times in which a device did work that the profile does not hold: in its `lead`, and in gaps
+        between the recorded commands. ``own``, ``covered``: as there.
 
-        Such a gap has at least a millisecond, the host waits for the device during it, and there is a sign of pending
-        work: a launch without a command, or a small copy that began long after its call.
+        Such a gap has at least a millisecond, and the host waits for the device during the gap. There is also a sign of
+        pending work: a launch without a command, or a small copy that began long after its call.
         """
         if not self._common:
             return []

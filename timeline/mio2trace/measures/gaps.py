@@ -126,9 +126,9 @@ class _Gaps:
     def _sort_out(
         self, windows: Sequence[Span]
     ) -> tuple[Mapping[Why, tuple[int, int, int]], tuple[NDArray[Any], NDArray[Any], Numbers]]:
-        """Of the gaps in which the device did not wait for the host, by cause: how many, their time, the longest. When
-        it did: from when to when, and for the launch of which command, `NONE`: when a step or other work ended. Times
-        in ns."""
+        """Return two results, with times in ns. For the gaps in which the device did not wait for the host: their
+        number, their sum and the longest gap, by cause. For each gap in which it waited: begin, end, and the command
+        whose launch ended the gap (`NONE`: a step or other work ended it)."""
         commands = self._commands
         found = [self._device.occupation.held.gaps(*window) for window in windows] or [(np.zeros(0, np.int64),) * 2]
         # There may be ten million, so that a column of them takes 80 MB.

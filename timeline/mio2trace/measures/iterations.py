@@ -1,4 +1,4 @@
-"""Which iterations (steps) of a run count: those that are warm, complete and of one kind; and the length of such a
+"""The iterations (steps) of a run that count: those that are warm, complete and of one kind. Also the length of such a
 step.
 
 Iterations are marked by the profile or named by the log. Without these, they are the repetitions of kernels

@@ -426,7 +426,7 @@ def _by_log2(times: Numbers) -> dict[int, tuple[int, int]]:
 
 
 def _primitive(fact: KernelFact | None, name: str) -> str:
-    """Return the primitive of a kernel in no operation, else what its name tells."""
+    """Return the primitive of a kernel in no operation, else its purpose by its name."""
     meaning = kernel_name(name)
     if meaning is not None and meaning.primitive:
         return meaning.primitive

@@ -367,7 +367,7 @@ class Steady:
 
     @cached_property
     def _run_of_search(self) -> Mapping[int, int]:
-        """For each search, the layer's execution in which it ran, else the first one that runs its problem."""
+        """For each search, the layer's execution in which it ran, else the first execution that runs its problem."""
         measures, problem_of = self._measures, self.problem_of
         if not measures.searches:
             return {}

@@ -210,7 +210,7 @@ def by_code(rows: Numbers, codes: NDArray[Any]) -> Iterator[tuple[int, Numbers]]
 
 
 class Index:
-    """Finds rows by their ids. Of several rows with one id the first counts, or the last; `NO` is no id."""
+    """Finds rows by their ids. If several rows have one id, the first counts, or the last. `NO` is no id."""
 
     def __init__(self, ids: Numbers, *, last: bool = False) -> None:
         rows = np.arange(len(ids), dtype=np.int32)

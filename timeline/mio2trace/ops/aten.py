@@ -1,7 +1,7 @@
 """Turn PyTorch's ops into operations: one row per ``aten::`` name (rocm-profiles.md 8, docs/kineto.md).
 
 The table has rows for the ops that launch kernels: ``aten::conv2d`` only calls ``aten::miopen_convolution``. If an op
-of the table calls another one of the table, the inner one counts. An op without a row that launches something is an
+of the table calls another op of the table, the inner op counts. An op without a row that launches something is an
 operation under its own name (`plain`).
 """
 
@@ -129,8 +129,8 @@ def _conv(first: int = 3, transpose: bool = False, order: str = "pad stride dila
 
 
 def _any_conv(given: Given, direction: _Direction) -> Made:
-    """Inputs: x, w, bias, stride, padding, dilation, transposed, output padding, groups. Of a gradient: dy, these, the
-    wanted gradients."""
+    """Inputs: x, w, bias, stride, padding, dilation, transposed, output padding, groups. A gradient has dy before
+    these and the wanted gradients behind them."""
     first = 0 if direction == "forward" else 1
     y = given.tensor(0) if first else None
     x, w = given.tensor(first), given.tensor(first + 1)

@@ -1,9 +1,8 @@
 """MIOpenDriver command lines (miopen-log.md 7): from text to problem, from problem to text, and the form of a log's
 version.
 
-The words of a command are checked one by one against the base words and options that the families list: once when a log
-contains them, and again when a line is offered to a shell. A word that is not a known option with a plain value is
-refused.
+Each word of a command is checked against the base words and options that the families list: once when a log contains
+it, and again when a line is offered to a shell. A word that is not a known option with a plain value is refused.
 """
 
 from __future__ import annotations

@@ -74,8 +74,8 @@ def _of_library(profile: Profile) -> list[tuple[Operation, int]]:
 
 
 def _of_framework(profile: Profile, launching: Iterable[Iterable[int]]) -> list[tuple[Operation, int]]:
-    """Return PyTorch's ops: of an op that only calls another one, the inner op; of all other ops that launched
-    something, the innermost one around the launch. The name XLA identifies its ops."""
+    """Return PyTorch's ops. If an op only calls another op, the inner op is returned. Otherwise it is the innermost op
+    around the launch. The name XLA identifies its ops."""
     ranges = profile.ranges
     if profile.framework.name == FRAMEWORK:
         programs = {made.text for made in ranges if made.kind == "frame"}

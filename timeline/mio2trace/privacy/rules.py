@@ -141,8 +141,8 @@ def pod(match: re.Match[str]) -> str:
 def random(match: re.Match[str]) -> str:
     """Letters of both cases and digits without words: a key, a signature, a line of base64.
 
-    Names of layers, solvers and kernels are made of words or have many ``_`` or ``/``; mangled names begin with ``_``;
-    hashes have small letters only; sizes with ``x`` between them are a library's name of a problem
+    Other texts have another form. Names of layers, solvers and kernels are made of words or have many ``_`` or ``/``.
+    Mangled names begin with ``_``. Hashes have small letters only. Sizes with ``x`` between them name a problem
     (``3x224x224x7x7x64x112x112x16xNCHWxFP32x3x3x2x2x1x1x1xF``).
     """
     text = match[0].rstrip("=")

@@ -1,9 +1,9 @@
 """The Python line of each launch: the innermost frame outside of the framework (torch-graphs.md 6).
 
 Rows of ``python_function`` are most of a file with stacks. A few numbers of each are kept, and chains are followed for
-launches only: from the innermost row of the thread around the launch, up by ``Python parent id`` to the first row
-outside of the framework. This row may be on another thread: the backward pass begins in the call of ``backward``. The
-line is that of the function's ``def``, which is all that the profiler records.
+launches only. A chain begins at the innermost row of the thread around the launch. It follows ``Python parent id`` to
+the first row outside of the framework. This row may be on another thread: the backward pass begins in the call of
+``backward``. The line is that of the function's ``def``, which is all that the profiler records.
 """
 
 from __future__ import annotations

@@ -65,8 +65,8 @@ def _last(between: re.Pattern[bytes], block: bytes) -> re.Match[bytes] | None:
 
 
 _ROOM = 8 << 20
-"""Bytes for the objects of a piece. They take two or three bytes for each byte of text, at most 16 if they are tiny; a
-piece that is larger than its block has one long text, which takes two at most."""
+"""Bytes for the objects of a piece. They take two or three bytes for each byte of text, at most 16 if they are tiny. A
+piece that is larger than its block has one long text, which takes two bytes per byte at most."""
 LONGEST_EVENT = 64 << 20
 """Bytes; also of the text around the array. Reading stops at a longer text: without an end it would fill the memory."""
 EXACT_BELOW = 1 << 43

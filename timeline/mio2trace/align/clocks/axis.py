@@ -345,7 +345,7 @@ class LogClock(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether the error is too large to tell which commands ran between two lines."""
+        """Return whether the error is too large to find the commands between two lines."""
         return self.error_ns > LANDMARK_EARLY_NS
 
     def to_host(self, stamp: LocalTime) -> int:
@@ -523,7 +523,7 @@ def _is_far(near: _Near, *times: Numbers) -> NDArray[np.bool_]:
 
 
 def stamps_bound(layers: LayerTimes) -> bool:
-    """Return whether most of the printed time fits between each stamp and the one before it."""
+    """Return whether most of the printed time fits between each stamp and the stamp before."""
     times, rows = in_order(layers)
     if len(rows) < 2 or len(rows) < len(layers):
         return False
@@ -552,7 +552,7 @@ DISORDER_NS = 1_000_000
 class HostTimes(msgspec.Struct, frozen=True, kw_only=True):
     """Host times of activities, never decreasing: when the first argument was set, the call, its end.
 
-    ``own_ends`` never decrease per queue only. An activity in ``unknown`` has no times and follows the one before it.
+    ``own_ends`` never decrease per queue only. An activity in ``unknown`` has no times and follows the activity before.
     """
 
     begins: Sequence[int]

@@ -321,7 +321,7 @@ class _Once:
             self._places[signature].append(at)
 
     def find(self, wanted: Sequence[Hashable]) -> list[int]:
-        """Return the places of these ops in a row, the last one before ``before`` first."""
+        """Return the places of these ops in a row, from the last place before ``before`` backwards."""
         places = self._places.get(wanted[0], [])
         middle = bisect_right(places, self.before - len(wanted))
         tried = (*reversed(places[max(0, middle - _MOST_FITS) : middle]), *places[middle : middle + _MOST_FITS])

@@ -297,8 +297,8 @@ class Stream(msgspec.Struct, eq=False, dict=True):
         return 1 / (1 + exp(min(700.0, nats)))
 
     def _between_nats(self, launching: Posterior, answered: Posterior) -> float:
-        """Return the ratio for searches by the program's own kernels between them, or between the executions that they
-        may be: these are between later ones, too."""
+        """Return the log-likelihood ratio, by the program's own kernels between supposed searches. If the same kernels
+        are between later executions, the supposed searches are rather executions."""
         classes, kinds = self.likelihood.class_of, self.likelihood.kernels.of
         places = answered.operation
         later: dict[tuple[int, int], Sequence[int]] = {}

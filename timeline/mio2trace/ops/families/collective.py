@@ -89,7 +89,7 @@ class CollectiveProblem(Problem, frozen=True, kw_only=True, gc=False):
 
     def bytes_min(self) -> int | None:
         """Bytes read and written on this rank, each tensor once; the tensor of `_ONE_WAY` is recorded as sent and as
-        received. Of a gather and a scatter each rank's record is that of the root: unknown."""
+        received. None for gather and scatter: each rank records the sizes of the root."""
         size = _BYTES.get(self.dtype or "") if self.kind not in ("gather", "scatter") else None
         moved = max(self.sent, self.received) if self.kind in _ONE_WAY else self.sent + self.received
         return None if size is None else moved * size

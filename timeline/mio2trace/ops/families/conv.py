@@ -1,5 +1,5 @@
-"""Convolution: x <n, c, [D,] H, W>, w <k, c/g, [fd,] y, x>, y <n, k, [OD,] OH, OW> (miopen-log.md 6, 7.2); and the
-fusion plans that begin with one, or with a batch norm.
+"""Convolution: x <n, c, [D,] H, W>, w <k, c/g, [fd,] y, x>, y <n, k, [OD,] OH, OW> (miopen-log.md 6, 7.2). Also the
+fusion plans that begin with a convolution or with a batch norm.
 
 In transpose mode (deconvolution) w is <c, k/g, [fd,] y, x>, and the kernels of the other direction run.
 """

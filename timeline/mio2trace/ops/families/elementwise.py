@@ -1,5 +1,5 @@
 """Operations on the elements of tensors: activation and softmax (miopen-log.md 4.6, 5.3); arithmetic, bias, reductions
-(5.1, 5.4); all others that have shapes, but neither an agreed number of FLOPs nor a family of their own."""
+(5.1, 5.4). Also all operations that have shapes, but neither an agreed number of FLOPs nor a family of their own."""
 
 from __future__ import annotations
 

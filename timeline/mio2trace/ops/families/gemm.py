@@ -186,7 +186,7 @@ class GemmProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         return (size.m * size.k + size.k * size.n + size.m * size.n) * size.batch
 
     def bytes_min(self) -> int | None:
-        """Of an op `traffic`, also if it is unknown."""
+        """Return `traffic`, also if the op is unknown."""
         return super().bytes_min() if self.traffic is None and self.blas is None else self.traffic
 
     def command(self, form: Form = "newest") -> str:

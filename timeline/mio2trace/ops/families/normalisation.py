@@ -162,8 +162,8 @@ def _bnorm_from_command(line: Line) -> BnormProblem | None:
     """The printing function gives the direction and whether it trains; ``--forw`` and ``-b`` override it.
 
     -s and -r changed places in 2025 (miopen-log.md 7.3): -r before -s is the new order. The gradient can only use saved
-    statistics, inference only running ones, whatever the flags say. MIOpen prints --forw, and -s and -r only with 1: a
-    command with -F, or with -s 0 or -r 0, is a person's, who means the driver's own -s and -r, and its defaults.
+    statistics, inference only running ones, whatever the flags say. MIOpen prints --forw, and prints -s and -r only as
+    1. So a person wrote a command with -F, -s 0 or -r 0, and means the driver's own options and defaults.
     """
     typed = "F" in line.flags or "0" in (line.flags.get("s"), line.flags.get("r"))
     flags, direction, training = line.flags, line.by_tag, "Training" in line.tag

@@ -287,7 +287,7 @@ class LevelLines:
             self._shape(draft, network_config(config[1] if config else "", draft.direction))
 
     def _key(self, message: Message, draft: Draft | None) -> None:
-        """Add a find-db key: of the open search, or of a search whose beginning is not in the log."""
+        """Add the find-db key of the open search, or of a search whose beginning is not in the log."""
         key = _KEY.search(message.text)
         if draft is not None and _is_searching(draft):
             draft.end_line = message.line

@@ -89,8 +89,8 @@ class _Found(msgspec.Struct, eq=False):
 class Find2Problems:
     """Find 2.0's problems by pointer. The shapes of the tensors of its run assign a solution to a problem (4.8).
 
-    If several problems have these shapes, such as the gradients, a new solution belongs to the first one that has not
-    run.
+    If several problems have these shapes, such as the gradients, a new solution belongs to the first problem that
+    has not run.
     """
 
     def __init__(self) -> None:

@@ -437,7 +437,8 @@ class WrappedCommands:
 
 
 def _are_options(tokens: list[str]) -> bool:
-    """Return whether all are options with their values, except the rest of one that began in the line before."""
+    """Return whether all words are options with their values. The first may be the rest of an option that began in the
+    line before."""
     values = [_OPTION.fullmatch(token) is None for token in tokens]
     return (
         not all(values)

@@ -62,7 +62,7 @@ class Unit(msgspec.Struct):
 class Header(msgspec.Struct, kw_only=True):
     """A header line, learned once per distinct line, so that its next entry can be taken as a whole. ``prefix``: the
     beginning of the line. ``units``: the entries with this header, by their text without addresses and the lengths of
-    these; None for one that must be read line by line."""
+    these; None for an entry that must be read line by line."""
 
     api: str
     nested: bool = False

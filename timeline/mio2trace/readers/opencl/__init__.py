@@ -286,7 +286,7 @@ class ProfileFolder:
         return len(self._rows), len(self._programs)
 
     def _set_first(self, kernel: _KernelObject, call: SetKernelArg, index: int, line: int) -> None:
-        """Take the first argument, or one that was not set before."""
+        """Take an argument if it is the first, or if it was not set before."""
         arguments, position = kernel.arguments, call.arg_index
         if kernel.prepared is None:
             kernel.prepared = call.timestamp

@@ -133,8 +133,8 @@ class Assembly:
         return max(ends + [int(part["end_ns"].max()) for part in (self._rows, self._calls) if len(part)])
 
     def later(self, by_ns: int) -> None:
-        """Move all times, for sources that tell their zero at the end. If the last one then needs more than 64 bits, no
-        time is moved."""
+        """Move all times, for sources that state their zero at the end. If the last time would need more than 64 bits,
+        no time is moved."""
         if self.latest_ns + by_ns > MOST_NS:
             self._notes.add("base time that does not fit the times: not added", self._place)
             return

@@ -162,8 +162,8 @@ class Database:
         """Columns of a table in ``names`` as arrays, some ten thousand rows each time, with the value that the column
         ``key`` has in all of them. They are the rows of `blocks`, in their order.
 
-        Raises `Unread` after some rows, perhaps before the first: where a cell is no whole number or ``key`` has
-        another value, for a small database, and without the libraries. Raises `InputError` if there are more rows than
+        Raises `Unread`, perhaps after some rows, if a cell is no whole number, if ``key`` has another value, if the
+        database is small, or if the libraries are missing. Raises `InputError` if there are more rows than
         the file can hold.
         """
         from_table = f"FROM {_quoted(table)}"
@@ -222,7 +222,7 @@ class Database:
 
 
 class _Steps:
-    """The steps that SQLite may still take, over all connections to files of so many bytes in all."""
+    """The steps that SQLite may still take, over all connections. Their number depends on the size of the files."""
 
     def __init__(self, size: int) -> None:
         self.of_bytes = size
