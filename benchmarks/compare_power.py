@@ -1,15 +1,18 @@
-"""How often comparing cries wolf by each rule, and how often it finds a change: one JSON line by number of runs a side.
+"""Measure how often a comparison gives a false alarm by each rule, and how often it finds a change.
+
+Prints one JSON line for each number of runs per side.
 
     python -m benchmarks.compare_power [--seeds 200] [--change 1.15] [--records DIR]
 
-Runs are made of a real one (traces/alexnet-b1-miopen29) by the scatter that was measured on real GPUs: 2.5 % between
-runs, 3 % within. ``false_alarms``: of comparisons of unchanged sides those in which a rule says of any part, or of the
-iteration, that it is slower. Then the largest problem is slower by ``--change``: ``found`` counts in how many it is
-said to be, ``more`` in how many anything else is. The rules: ours (``verdict``), its gates, and what others use: any
-part of 1 % of an iteration slower by 5 or 10 %, and Mann-Whitney's test at 0.05 of all iterations together.
+Runs are made from a real run (traces/alexnet-b1-miopen29) with the scatter that was measured on real GPUs: 2.5 %
+between runs, 3 % within a run. ``false_alarms`` is the number of comparisons of unchanged sides in which a rule calls a
+part, or the iteration, slower. Then the largest problem is made slower by ``--change``. ``found`` is the number of
+comparisons that call it slower, ``more`` the number that call any other part slower. The rules are ours (``verdict``),
+its gates, and two common rules: any part of 1 % of the iteration that is slower by 5 or 10 %, and Mann-Whitney's test
+at 0.05 over all iterations together.
 
-``--records``: CK records of real GPUs with three repetitions each, nothing changed between these; with 1 run a side
-every ordered pair of them, with more as many sides as ``--seeds`` drawn from the three.
+``--records``: CK records of real GPUs with three repetitions each, and no change between these. With 1 run per side
+every ordered pair is compared; with more runs ``--seeds`` pairs of sides are drawn from the three.
 """
 
 from __future__ import annotations

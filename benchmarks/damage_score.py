@@ -1,7 +1,8 @@
 """Compare the links of an analysis, and their confidences, with a run's truth.
 
-A link to an operation is right when the operation's line is the true call's entry, or one that it printed. A kernel
-whose call left no line is right without a link, and with one that is not sure; one that no call launched only without.
+A link to an operation is right if the operation's line is the entry of the true call, or another line of this call. If
+the call left no line, a kernel is right without a link, and with a link that is not sure. If no call launched the
+kernel, it is right only without a link.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Twenty million kernels in a thousand files: how large they are, how soon the stored questions are answered.
+"""Measure a dataset of twenty million kernels in a thousand files: its size, and the time of the stored queries.
 
     python benchmarks/dataset_load.py [--runs 1000] [--kernels 20000] [-o DIR] [--repeat 3] [--keep]
 
-A real run of MIOpen (a HIP run with its log, `../shared/samples/rocm-twins`) is made a dataset of many: its kernels are
-repeated, times and waits moved by chance, half of the runs being of a second version. Printed as one JSON line:
+A dataset of many runs is made from a real run of MIOpen (a HIP run with its log, `../shared/samples/rocm-twins`). Its
+kernels are repeated with random changes of times and waits, and half of the runs have a second version. Prints one JSON
+line:
 
 * ``bytes_a_kernel``: of the table kernels (limit 16), and ``whole_bytes_a_kernel`` of all tables together;
 * ``write_us_a_kernel``: rows to Parquet; ``rows_us_a_kernel``: an analysed run to rows;

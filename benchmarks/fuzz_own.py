@@ -1,15 +1,21 @@
-"""Hostile input, the other half: our own formats and what lies beside a file, by the laws of tests/fuzz/own.py.
+"""Fuzz our own formats, and files beside an input, by the laws of tests/fuzz/own.py. fuzz.py does the other inputs.
 
     python benchmarks/fuzz_own.py [--count 20000] [--seed 1] [--kinds "snapshot,base"] [--seconds 600]
     python benchmarks/fuzz_own.py --traces 10000 --cuts 1000
     python benchmarks/fuzz_own.py --case 1/77
 
-Traces with changed bytes, traces whose checksum a stranger made right, bases of comparisons, snapshots, tables and
-journals of datasets, bundles, tar archives, databases with logs and journals beside them, folders whose names are
-patterns or options, XSpaces, databases of MIOpen; and kernel times against an independent sum. ``--traces``: so many
-traces in all forms with one to three bytes changed, ``--cuts``: cut at so many places. Each case is made again by its
-seed and number. A case may take `law.SECONDS` and `law.SECONDS_PER_MB` of processor time. Prints one JSON line; before
-it, on stderr, each fault once. Exit 1 when a law was broken.
+The kinds of input:
+
+* our own formats: traces with changed bytes, traces with a forged checksum, bases of comparisons, snapshots, tables and
+  journals of datasets, bundles, tar archives;
+* databases with logs and journals beside them, XSpaces, databases of MIOpen;
+* folders whose names are patterns or options;
+* kernel times, compared with an independent sum.
+
+``--traces``: the number of traces in which one to three bytes are changed, in all forms. ``--cuts``: the number of
+places at which traces are cut. The seed and the number of a case make the case again. A case may take `law.SECONDS` and
+`law.SECONDS_PER_MB` of processor time. Each fault is printed once on stderr, then one JSON line on stdout. The exit
+code is 1 if a law was broken.
 """
 
 from __future__ import annotations

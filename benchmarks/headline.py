@@ -2,9 +2,9 @@
 
     python benchmarks/headline.py [--shared DIR] [--only PART]
 
-Of each device of each profile: steps, kernel time and length of a step (means), idle share, copies of the process,
-kernels before the recording; each as counted without the program and as the program says it. The last column names
-what differs by more than 0.1 % of a time, or a point of a share. Exits with 1 if anything does.
+A row per device of each profile: steps, kernel time and length of a step (means), idle share, copies of the process,
+kernels before the recording. Each number is counted without the program and by the program. The last column names the
+numbers that differ by more than 0.1 % of a time, or a point of a share. The exit code is 1 if any number differs.
 """
 
 from __future__ import annotations

@@ -2,19 +2,19 @@
 
     python benchmarks/operations_load.py [--kernels 1000000] [--set NAME] [-o DIR] [--repeat 1] [--keep]
 
-A real run of MIOpen with its log is made long: its last iteration is repeated, both clocks and the log's stamps moved
-on; buffers that the program does not write itself are made anew with fresh handles in each repetition, in profile and
-log alike; programs are built once. Printed as one JSON line:
+A real run of MIOpen with its log is made longer. Its last iteration is repeated, with later times on both clocks and in
+the log's stamps. Buffers that the program does not write itself get new handles in each repetition, in profile and log.
+Programs are built once. Prints one JSON line:
 
 * ``seconds``, ``cpu_seconds`` and ``peak_bytes`` of the conversion of each size, with the log and without it;
 * ``exponent`` of the CPU time over the kernels, from a tenth to all (limit 1.1);
 * ``log_ratio``: CPU time with the log over that of the same conversion without it (limit 3);
 * ``peak_bytes`` of the conversion of all (limit 3 GB);
 * of a tenth also how many kernels are in their true call and layer (``truth.json`` grows with the run);
-* ``unlike_ratio``: of a tenth, CPU time where of each repetition the profile lost another kernel, so that hardly any is
-  like the one before, over that where all are (limit 3);
-* ``summary_ratio``: of all, CPU time of the usual command over that with ``--quiet``, with the log or without it,
-  whichever is more (limit 1.1): what the lines about the run cost.
+* ``unlike_ratio``, of a tenth: CPU time if the profile lost another kernel in each repetition, so that hardly two are
+  equal, over the CPU time if all are equal (limit 3);
+* ``summary_ratio``, of all: CPU time of the usual command over that with ``--quiet``, which is the cost of the printed
+  lines. The larger ratio of with and without the log counts (limit 1.1).
 
 Each conversion is a process of its own, its peak the kernel's count. Nothing here is asserted in a test.
 """

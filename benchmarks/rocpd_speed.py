@@ -2,8 +2,8 @@
 
     python benchmarks/rocpd_speed.py [--kernels 1000000] [--repeat 3] [--linear] [--folder DIR]
 
-A database is made up in the tables of ``--schema`` (a real one, whose rows are not read): a process, two threads and
-streams, kernels with their launches, ROCTx ranges around ten each, steps around a thousand. Then
+A database is made up in the tables of ``--schema`` (a real database, whose rows are not read). It has a process, two
+threads and streams, kernels with their launches, a ROCTx range around each ten kernels, a step around each thousand.
 
 * ``time_ratio``: ``mio2trace run.db -o out.pftrace`` from start to exit, over the time that fetching the same rows
   takes with ``sqlite3`` alone (limit 12);

@@ -7,10 +7,10 @@
 * ``memory_ratio``: the program's peak resident memory over the size of the profile (limit 1.5);
 * ``help_ratio``: ``mio2trace --help`` over the ``--help`` of a script with one click command (limit 1.3).
 
-Each measurement is a process of its own; the best of all repetitions counts, which are taken in turn so that a busy
-moment of the machine does not meet one side only. Nothing here is asserted in a test. The program uses two processors;
-``cpu_seconds``, user and system time over all its processes, ``processors`` and ``load`` (of the last minute, when it
-began) tell whether it had them.
+Each measurement is a process of its own, and the best repetition counts. Both sides are measured in turn, so that a
+busy moment of the machine does not slow only one of them. No test asserts these numbers. The program uses two
+processors. ``cpu_seconds`` (user and system time of all its processes), ``processors`` and ``load`` (of the minute
+before the start) show whether it had them.
 """
 
 from __future__ import annotations
