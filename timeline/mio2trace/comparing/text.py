@@ -33,7 +33,7 @@ from mio2trace.comparing.comparison import (
     tally,
 )
 from mio2trace.comparing.record import KINDS, Inside, Part
-from mio2trace.comparing.statistics import FEWEST, MANY, floor_of
+from mio2trace.comparing.statistics import FEWEST, FLOOR, FLOOR_OF_FEW, MANY, floor_of
 from mio2trace.findings.rule import ms, percent
 from mio2trace.measures.statistics import fixed
 from mio2trace.ops.operation import primitive_name
@@ -351,11 +351,11 @@ def _section(comparison: Comparison, room: Room) -> dict[str, Any]:
     found = [
         _iteration(comparison, names, room),
         _table("Length of a step and its parts", comparison.steps, room, None, "Slowest device"),
-        _table("What changed", changed, room, most, f"{noun}s by how much longer or shorter they take"),
-        _table("Layers", layers, room, most, "The same time by layer"),
-        _table("Ranks", comparison.ranks, room, None, "An iteration of each; all else is the mean over them"),
+        _table("What changed", changed, room, most, f"{noun}s, largest change of time first"),
+        _table("Layers", layers, room, most, "Kernel time per iteration, by layer"),
+        _table("Ranks", comparison.ranks, room, None, "Each rank; all other numbers are means over the ranks"),
         _table("Not in every iteration", comparison.once, room, None, "In the whole run"),
-        _table("What did not change", same, room, most, f"{noun}s without a change that is one"),
+        _table("What did not change", same, room, most, f"{noun}s for which no change is shown"),
         html.part("How far to trust it", facts=_trust(comparison, names, room)),
     ]
     return {
@@ -390,10 +390,10 @@ def _tiles(comparison: Comparison, names: tuple[str, str]) -> list[dict[str, str
 def _trust(comparison: Comparison, names: tuple[str, str], room: Room) -> list[tuple[str, str]]:
     fewest = min(len(comparison.a.runs), len(comparison.b.runs))
     rule = (
-        f"every run of one side is slower than every run of the other, the interval excludes no change, the medians "
-        f"differ by more than {percent(floor_of(fewest))}"
+        f"all runs of one side are slower than all runs of the other, the interval does not contain 1, and the medians"
+        f" differ by more than {percent(floor_of(fewest))}"
         if fewest >= FEWEST
-        else f"nothing is decided by fewer than {FEWEST} runs a side; from {MANY} on 5 % is, with {FEWEST} 10 %"
+        else f"each side has {FEWEST} runs (changes above {percent(FLOOR_OF_FEW)}) or {MANY} (above {percent(FLOOR)})"
     )
     kernels = comparison.a.runs[0].told_by == "kernels"
     facts = [
@@ -403,13 +403,13 @@ def _trust(comparison: Comparison, names: tuple[str, str], room: Room) -> list[t
         ("MIOpen", _both(comparison.a.facts.miopen, comparison.b.facts.miopen)),
         ("Times", "kernel time of a steady iteration" if kernels else "layer times that the log prints"),
         ("A change is decided if", rule),
-        ("The interval", "95 % of the ratios of medians, runs and their iterations drawn again; B / A"),
+        ("The interval", "holds 95 % of the ratios B / A of medians, with runs and iterations drawn at random"),
     ]
     return [(label, shortened(value, 4 * room.name)) for label, value in facts if value]
 
 
 def _both(a: str, b: str) -> str:
-    return a if a == b else f"{a or 'not told'} -> {b or 'not told'}"
+    return a if a == b else f"{a or 'not stated'} -> {b or 'not stated'}"
 
 
 def _iteration(comparison: Comparison, names: tuple[str, str], room: Room) -> dict[str, Any] | None:
