@@ -12,12 +12,13 @@ from mio2trace.evidence import SEQUENCE
 from mio2trace.findings.rule import Found, Rule, ms, percent, severity_of
 from mio2trace.findings.subject import Subject
 from mio2trace.kernels.names import kernel_name, short_kernel
+from mio2trace.measures.completeness import OUTLIER, outliers
 from mio2trace.model.profile import NAMELESS
-from mio2trace.model.tables import present
+from mio2trace.model.tables import added, present
 from mio2trace.ops.operation import problem_name
 from mio2trace.outgoing import count
 
-OUTSIDE, DOUBT, GRAPH, MODULES = 0.05, 0.01, 0.05, 0.05
+OUTSIDE, DOUBT, GRAPH, MODULES, OUTLIERS = 0.05, 0.01, 0.05, 0.05, 0.005
 REPLAYED = 0.5
 _NOT_OURS = "Look at `mio2trace kernels`: the kernels are the program's own or another library's."
 _REPLAYED = "Graphs launched most of these kernels: profile one run without graph capture to get exact evidence."
@@ -159,6 +160,31 @@ def _late_end(subject: Subject) -> Iterator[Found]:
     )
 
 
+def _outlier(subject: Subject) -> Iterator[Found]:
+    rows, usual = outliers(subject.alignment.profile)
+    if not len(rows):
+        return
+    commands = subject.alignment.profile.commands
+    is_steady = np.isin(rows, subject.steady.counted.kernels)
+    ns = added(commands.time_ns[rows[is_steady]])
+    if ns:
+        rows, usual = rows[is_steady], usual[is_steady]
+    where = (
+        f"{percent(subject.share(ns))} of the kernel time, and in all its numbers" if ns else "in no steady iteration"
+    )
+    names = [commands.name.at(at) for at in rows.tolist()]
+    longest = short_kernel(names[0])[:60]
+    yield subject.found(
+        ns,
+        count=len(rows),
+        number=f"{count(len(rows), 'kernel')}, {where}. Longest: {longest},"
+        f" {ms(commands.time_ns[rows[0]].item())} (median {ms(usual[0].item())}).",
+        scope=tuple(dict.fromkeys(names)),
+        severity="low" if subject.share(ns) >= OUTLIERS else "info",
+        names=(longest,),
+    )
+
+
 def _counter_run(subject: Subject) -> Iterator[Found]:
     profile = subject.alignment.profile
     kernels = int(profile.commands.counters.where(bool).sum())
@@ -271,6 +297,17 @@ RULES = (
         advice="Record again. Until then ignore these kernels: all sums and shares contain their time. Profilers"
         " sometimes record an end late, ROCm's if the GPU stalls.",
         find=_late_end,
+    ),
+    Rule(
+        id="outlier",
+        title=f"Some kernels take over {OUTLIER} times the median of their name and size.",
+        fires="kernels take over 100 times the median of their name and size, if there are at least 5 such kernels. It"
+        " is low if they are >= 0.5 % of T, else info. It never fires for collectives, and for TensorFlow's own"
+        " profiles, which have no sizes",
+        advice="Look at them (`mio2trace kernels FILE --sort kernel --top 20`): they may do more work than their size"
+        " shows, or an interrupted program, a page fault or the profiler made them long.",
+        find=_outlier,
+        is_of_evidence=True,
     ),
     Rule(
         id="counter-run",

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from mio2trace.align import Alignment
 from mio2trace.measures.device_time import DeviceTime, Launches, class_of_kernel, has_common_clock
 from mio2trace.model.profile import Profile, Size3
-from mio2trace.model.tables import NO, Activities, Numbers, by_code, distinct, least, most, thin
+from mio2trace.model.tables import NO, Numbers, by_code, distinct, least, most, thin
 from mio2trace.patterns import late
 
 OVERLAP_NS = 1_000
@@ -97,7 +97,6 @@ CLASSES: Mapping[str, tuple[str, str]] = MappingProxyType({
         "kernel that overlaps an earlier kernel of its stream",
         "kernels that overlap an earlier kernel of their stream",
     ),
-    "outlier": ("kernel over 100 times its median", "kernels over 100 times their median"),
     "repeated-correlation": ("correlation id used twice", "correlation ids used twice"),
 })  # fmt: skip
 """By id, the noun for one and for several; classes that affect most numbers come first."""
@@ -140,14 +139,11 @@ def completeness(
         is_early = np.array([*(pass_.phase == "before" for pass_ in links.passes), False])[np.asarray(links.pass_of)]
         counts["before-recording"] += int((is_lone & is_early).sum())
         counts["kernel-without-launch"] += int((is_lone & ~is_early).sum())
-    timed = kernels & commands.has_times
     if has_common_clock(alignment):
+        timed = kernels & commands.has_times
         counts["start-before-launch"] += int((timed & (called != NO) & (commands.start_ns < called - EARLY_NS)).sum())
     counts["late-end"] += int((late > 0).sum())
     counts["overlap-on-stream"] += _overlaps(profile, late)
-    # RPD neither names nor sizes the kernels of a graph, and TensorFlow's profiles name the op
-    is_told = ~commands.is_replayed & (not profile.framework.activities)
-    counts["outlier"] += _outliers(commands, timed & (commands.grid.where(_is_known) | is_told))
     return Completeness(counts={name: counts[name] for name in CLASSES if counts.get(name)})
 
 
@@ -162,12 +158,16 @@ def _overlaps(profile: Profile, late: Numbers) -> int:
     return found
 
 
-def _outliers(commands: Activities, chosen: NDArray[np.bool_]) -> int:
-    """How many of some kernels take over `OUTLIER` times the median of their name and grid."""
+def outliers(profile: Profile) -> tuple[Numbers, Numbers]:
+    """Return the kernels that take over `OUTLIER` times the median of their name and grid, longest first, and these
+    medians in ns."""
+    commands = profile.commands
+    # RPD neither names nor sizes the kernels of a graph, and TensorFlow's profiles name the op
+    is_told = commands.grid.where(_is_known) | (~commands.is_replayed & (not profile.framework.activities))
     is_own = commands.name.where(
         lambda name: class_of_kernel(name) != "communication"
     )  # which waits for other processes
-    rows = np.flatnonzero(chosen & is_own)
+    rows = np.flatnonzero(commands.is_kernel & commands.has_times & is_told & is_own)
     keys = commands.name.codes[rows].astype(np.int64) * len(commands.grid.values) + commands.grid.codes[rows]
     first, key_of = distinct(keys)
     times = commands.time_ns[rows]
@@ -176,12 +176,14 @@ def _outliers(commands: Activities, chosen: NDArray[np.bool_]) -> int:
     some = np.flatnonzero(may_have[key_of])
     rows, keys, times = rows[some], keys[some], times[some]
     order = np.lexsort((times, keys))
-    times = times[order]
+    rows, times = rows[order], times[order]
     begins = np.flatnonzero(np.diff(keys[order], prepend=-1))
     counts = np.diff(begins, append=len(rows))
     low, high = times[begins + (counts - 1) // 2], times[begins + counts // 2]
-    limit = np.where(counts < LEAST_SAMPLES, np.inf, OUTLIER * (low + 0.5 * (high - low)))
-    return int((times > np.repeat(np.where(limit > 0, limit, np.inf), counts)).sum())
+    usual = np.repeat(np.where(counts < LEAST_SAMPLES, 0, low + 0.5 * (high - low)), counts)
+    found = np.flatnonzero((usual > 0) & (times > OUTLIER * usual))
+    found = found[np.argsort(-times[found], kind="stable")]
+    return rows[found], usual[found]
 
 
 def _is_known(grid: Size3 | None) -> bool:
