@@ -173,6 +173,17 @@ def of_elements(ns: int, *, idle: int = 0, other: str = "gemm", ranges: Sequence
     return twice(each, ranges=ranges)
 
 
+def in_caffe(name: str, ns: int, **more: Any) -> Subject:
+    """Two iterations with 100 ms of kernels under a profiler that waits for each command, of which ``name`` takes
+    ``ns``."""
+    return twice([Ran(name, ns), Ran("conv_weights", 100 * MS - ns)], calls_wait=True, **more)
+
+
+def unlike_others(ms: int, others: int = 4, name: str = "work") -> Subject:
+    """Two iterations, in each of which a kernel takes 1 ms some times, and once ``ms``."""
+    return twice([*[Ran(name, MS)] * others, Ran(name, ms * MS)])
+
+
 def overrun(ns: int, ms: int = 60) -> Subject:
     """Two iterations with 100 ms of kernels in one stream. The second kernel starts after 10 ms and takes ``ns``; the
     first ends after ``ms``."""
@@ -246,9 +257,17 @@ CASES = [
     Case("small-gemm", small(1, MS), MS, 0.01, "low", [small(1, MS - 1)], FIRST),
     Case("unfused-attention", attention(30 * MS), 30 * MS, 0.3, "high",
          [attention(30 * MS - 1), attention(30 * MS, batch=1), attention(30 * MS, rows=8)], SOFTMAX),
-    Case("element-wise", of_elements(50 * MS + 1), 50 * MS + 1, 0.5, "high", [of_elements(33 * MS)], (ADD,)),
-    Case("element-wise", of_elements(50 * MS), 50 * MS, 0.5, "medium", [of_elements(33 * MS)], (ADD,)),
-    Case("element-wise", of_elements(34 * MS), 34 * MS, 0.34, "medium", [of_elements(33 * MS)], (ADD,)),
+    Case("element-wise", of_elements(50 * MS + 1), 50 * MS + 1, 0.5, "high", [of_elements(25 * MS)], (ADD,)),
+    Case("element-wise", of_elements(50 * MS), 50 * MS, 0.5, "medium", [of_elements(25 * MS)], (ADD,)),
+    Case("element-wise", of_elements(26 * MS), 26 * MS, 0.26, "medium", [of_elements(25 * MS)], (ADD,)),
+    Case("element-wise", in_caffe("relu_forward_float", 26 * MS), 26 * MS, 0.26, "medium",
+         [in_caffe("relu_forward_float", 25 * MS), in_caffe("conv_forward", 60 * MS),
+          in_caffe("relu_forward_float", 60 * MS, ranges=TORCH)], ("relu_forward_float",)),
+    Case("element-wise", in_caffe("fillbuffer_float", 26 * MS), 26 * MS, 0.26, "medium",
+         [in_caffe("__amd_rocclr_fillBufferAligned", 60 * MS), in_caffe("Cijk_SB_GB", 60 * MS)],
+         ("fillbuffer_float",)),
+    Case("element-wise", in_caffe("MIOpenActiveFwdLite", 51 * MS), 51 * MS, 0.51, "high",
+         [in_caffe("SoftmaxForward", 51 * MS)], ("MIOpenActiveFwdLite",)),
     # of 100 ms and a gap
     Case("element-wise", of_elements(60 * MS, idle=17 * MS), 60 * MS, 0.6, "high",
          [of_elements(60 * MS, idle=18 * MS)], (ADD,)),
@@ -287,6 +306,8 @@ CASES = [
     Case("copies", beside("copy", 6 * MS, **COPY), 6 * MS, 0.06, "medium",
          [beside("copy", 5 * MS, **COPY)], ("host to device",)),
     Case("late-end", overrun(40 * MS - 1001), 50 * MS, 0.5, "high", [overrun(50 * MS - 1000)], ("late",), count=2),
+    Case("outlier", unlike_others(101), 101 * MS, 101 / 105, "low",
+         [unlike_others(100), unlike_others(101, others=1), unlike_others(101, name=ALL_REDUCE)], ("work",), count=2),
     Case("counter-run", subject({1: [Ran("a", MS, counters=(3.0,)), Ran("b", MS)]}), None, None, "low",
          [subject({1: [Ran("a", MS), Ran("b", MS)]})], ("C0",)),
 ]  # fmt: skip
@@ -303,6 +324,29 @@ def test_a_finding_fires_with_its_number(case: Case) -> None:
         assert re.findall(r"[\d.]+ %(?! of )", text) == [], text
     for lacking in case.lacks:
         assert case.rule not in rules(lacking)
+
+
+def test_a_kernel_unlike_others_is_named_and_nothing_is_missing() -> None:
+    """A kernel over 100 times its median is in the numbers: the profile is complete, and the finding names it."""
+    run = unlike_others(101)
+    assert fired(run, "outlier").found.number == (
+        "2 kernels, 96.2 % of the kernel time, and in all its numbers. Longest: work, 101.0 ms (median 1.000 ms)."
+    )
+    assert run.measures.completeness.complete
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("fillbuffer_float", "Do not set tensors to zero before each call, unless the solver needs it."),
+        ("relu_forward_float", "Fuse them with the kernels that write their inputs, or let them work in place."),
+        (ADD, "Fuse them: torch.compile(model)"),
+    ],
+)
+def test_the_advice_on_element_wise_kernels_is_for_their_program(name: str, advice: str) -> None:
+    one = fired(in_caffe(name, 40 * MS), "element-wise")
+    assert one.advice.startswith(advice)
+    assert "the most in " in one.found.number
 
 
 def test_every_rule_has_a_case() -> None:

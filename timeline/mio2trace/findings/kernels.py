@@ -15,7 +15,9 @@ import numpy as np
 from mio2trace.align import NONE
 from mio2trace.findings.rule import SEVERITIES, Found, Rule, Severity, ms, percent, rate, severity_of
 from mio2trace.findings.subject import Gpu, Problem, Subject, drivers
+from mio2trace.kernels.names import kernel_name, normalise, short_kernel
 from mio2trace.measures.cost import mostly_unsure
+from mio2trace.measures.device_time import class_of_kernel
 from mio2trace.measures.statistics import median
 from mio2trace.model.tables import distinct, summed
 from mio2trace.ops.choices import best
@@ -220,7 +222,7 @@ RULES = (
 # -- Kernels that a program could run as fewer ones: attention in several kernels, element-wise kernels ----------------
 
 ATTENTION = 0.3
-ELEMENT_WISE, MOSTLY_ELEMENT_WISE = 1 / 3, 0.5
+ELEMENT_WISE, MOSTLY_ELEMENT_WISE = 0.25, 0.5
 NEAR = 8
 """The most operations between a product and the softmax (scale, mask, cast, dropout, copies)."""
 _FUSED = re.compile(r"scaled_dot_product|flash_attn|mem_efficient|fmha", re.IGNORECASE | re.ASCII)
@@ -229,6 +231,31 @@ _OF_ELEMENTS = re.compile(
     r"elementwise_kernel|CatArrayBatchedCopy|layer_norm|LayerNorm|RowwiseMoments|GroupNorm|rms_norm"
     r"|reduce_kernel<.{0,40}ReduceOp",
     re.DOTALL,
+)
+
+
+_OF_CAFFE = re.compile(
+    r"(?:(?:p?relu|elu|tanh|sigmoid|threshold|dropout|max|bias|scale|scale_bias)_(?:param_)?(?:for|back)ward"
+    r"|concat|slice|tile|crop_copy|axpy|mul|div|add|add_scalar|sub|abs|exp|log|sqrt|powx|sign)_(?:float|double|half)$",
+    re.ASCII,
+)
+_ON_TENSORS = {
+    "activ",
+    "bias",
+    "optensor",
+    "settensor",
+    "scaletensor",
+    "transformtensor",
+    "cat",
+    "prelu",
+    "glu",
+    "dropout",
+}
+_MOVES = ("fill", "copy", "cast", "scale")
+_COMPILE = "Fuse them: torch.compile(model) makes fewer kernels of them, which read and write memory less often."
+_FUSE = (
+    "Fuse them with the kernels that write their inputs{plans}, or let them work in place. Each should take only as"
+    " long as its memory traffic."
 )
 
 
@@ -294,17 +321,27 @@ def _attention(subject: Subject) -> Iterator[Found]:
     )
 
 
-def _is_of_elements(name: str) -> bool:
-    """Return whether torch.compile would fuse this PyTorch kernel with others."""
-    return _NATIVE in name and _OF_ELEMENTS.search(name) is not None
+def _is_of_elements(name: str, *, is_torch: bool) -> bool:
+    """Return whether a kernel does little work on each element: in PyTorch those that torch.compile would fuse, in
+    other programs activations, additions, copies and fills of Caffe and MIOpen."""
+    if is_torch:
+        return _NATIVE in name and _OF_ELEMENTS.search(name) is not None
+    meaning = kernel_name(name)
+    if meaning is None:
+        return _OF_CAFFE.match(normalise(name)) is not None
+    if meaning.algorithm is not None or class_of_kernel(name) == "copy":
+        return False  # a part of a product; the finding on copies has the runtime's
+    return meaning.role in _MOVES if meaning.helps else not _ON_TENSORS.isdisjoint(meaning.primitives)
 
 
 def _element_wise(subject: Subject) -> Iterator[Found]:
-    limited = subject.host_bound
-    if not subject.is_torch or limited is None or limited >= HOST_BOUND or subject.is_compiled:
+    if (subject.host_bound or 0) >= HOST_BOUND or subject.is_compiled or subject.is_xla:
         return
+    is_torch = subject.is_torch
     of_steady = subject.steady.counted
-    of_elements = {number for number, form in enumerate(of_steady.forms) if _is_of_elements(form.name)}
+    of_elements = {
+        number for number, form in enumerate(of_steady.forms) if _is_of_elements(form.name, is_torch=is_torch)
+    }
     attention = {index for parts in _attentions(subject) for index in parts}
     operation_of = np.asarray(subject.alignment.links.operation_of)[of_steady.kernels]
     chosen = np.isin(of_steady.form_of, [*of_elements]) & ~np.isin(operation_of, [*attention])
@@ -316,12 +353,18 @@ def _element_wise(subject: Subject) -> Iterator[Found]:
     kernels = int(chosen.sum())
     ns = times.total()
     if subject.share(ns) > ELEMENT_WISE:
+        scope = tuple(name for name, _ in times.most_common())
+        largest, meaning = short_kernel(scope[0])[:60], kernel_name(scope[0])
+        own = _FUSE.format(plans=" (MIOpen's fusion plans)" * subject.uses_miopen)
         yield subject.found(
             ns,
             count=subject.each(kernels),
-            number=f"{count(subject.each(kernels), 'kernel')}{subject.per} that add, scale, copy, join or normalise"
-            f" take {percent(subject.share(ns))} of the kernel time ({subject.time(ns)}).",
-            scope=tuple(name for name, _ in times.most_common()),
+            number=f"{count(subject.each(kernels), 'kernel')}{subject.per} that add, activate, fill, copy, join or"
+            f" normalise take {percent(subject.share(ns))} of the kernel time ({subject.time(ns)}), the most in"
+            f" {largest}.",
+            scope=scope,
+            names=(largest,),
+            advice=_COMPILE if is_torch else _BY_ROLE["fill"] if meaning and meaning.role == "fill" else own,
             severity=None if subject.share(ns) > MOSTLY_ELEMENT_WISE else "medium",  # fusion saves a part of it
         )
 
@@ -340,10 +383,10 @@ FUSION = (
     Rule(
         id="element-wise",
         title="Element-wise kernels take much of the time.",
-        fires="PyTorch's element-wise, copy, concatenate, reduce and normalise kernels are > 1/3 of T, and less than"
-        " 15 % of the step is host-bound idle time. It is medium at most up to 50 %. Kernels of `unfused-attention` are"
-        " not counted. It never fires if torch.compile compiled a part of the program",
-        advice="Fuse them: torch.compile(model) makes fewer kernels of them, which read and write memory less often.",
+        fires="element-wise, copy, concatenate, reduce and normalise kernels of PyTorch, or activations, additions,"
+        " copies and fills of Caffe and MIOpen, are > 25 % of T, and less than 15 % of the step is host-bound idle"
+        " time. It is medium at most up to 50 %. Kernels of `unfused-attention` are not counted. It never fires if"
+        " torch.compile or XLA compiled a part of the program",
         find=_element_wise,
     ),
 )
