@@ -16,7 +16,7 @@ import msgspec
 
 from mio2trace.align import NONE, Alignment
 from mio2trace.align.processes import EXCHANGE, Collective, ProcessClock, collectives_of, communicates, of_common_groups
-from mio2trace.findings.rule import ms
+from mio2trace.findings.rule import ms, part_of
 from mio2trace.kernels.names import normalise
 from mio2trace.measures import duration
 from mio2trace.measures.cost import bandwidth
@@ -422,19 +422,19 @@ def said(of: Sequence[RankTotal], labels: Sequence[str]) -> str:
     waited = sum(one.wait_ns for one in of)
     spent = sum(one.collective_ns for one in of) or 1
     few = f" ({here})" if (here := absent(of)) else ""
-    waiting = f"ranks wait {ms(waited)} of {ms(spent)} in {count(of[0].collectives, 'collective')}{few}"
+    waiting = f"ranks wait {part_of(waited, spent)} in {count(of[0].collectives, 'collective')}{few}"
     beside = f"; {of_others}" if (of_others := uncounted(of)) else ""
     if latest == NONE:
         return f"{waiting}; none arrives last{beside}"
     one = of[latest]
-    cause = f": {one.made_late_by} takes {ms(one.made_late_ns)} longer there" if one.made_late_by else ""
-    return f"{waiting}; {labels[latest]} arrives last {count(one.times_arrived_last, 'time')}{cause}{beside}"
+    cause = f": {one.made_late_by} takes {ms(one.made_late_ns)} longer" if one.made_late_by else ""
+    return f"{waiting}; {labels[latest]} is last in {one.times_arrived_last:,}{cause}{beside}"
 
 
 def absent(of: Sequence[RankTotal]) -> str:
     """Return how many ranks of the job have a profile here; empty if all have, or if nothing records it."""
     ranks = max(one.ranks for one in of)
-    return f"only {len(of)} of {ranks:,} ranks are here" if ranks > len(of) else ""
+    return f"{len(of)} of {ranks:,} ranks are here" if ranks > len(of) else ""
 
 
 def uncounted(of: Sequence[RankTotal]) -> str:
