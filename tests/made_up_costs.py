@@ -157,9 +157,10 @@ def subject(
     gpu: Gpu | None = None,
     messages: Sequence[Message] = (),
     choices: Choices | None = None,
+    processes: int = 1,
     **more: Any,
 ) -> Subject:
-    return Subject(measures(iterations, operations, **more), gpu, messages, choices=choices)
+    return Subject(measures(iterations, operations, **more), gpu, messages, choices=choices, processes=processes)
 
 
 def twice(each: Sequence[Ran], operations: Sequence[Operation] = (), **more: Any) -> Subject:

@@ -172,6 +172,9 @@ SAID = [
     # 40 MB in 4 ms is 10 GB/s
     ("communication", reducing(4 * MS, 10_000_000), "Overlap collectives with computation"),
     ("communication", reducing(4 * MS + 1, 10_000_000), "Record all ranks"),
+    # both are here
+    ("communication", reducing(4 * MS, 1 << 20, processes=2),
+     "1.05 GB/s is slow for a GPU link: ranks wait for each other, or the network is slow. `mio2trace ranks"),
     # a tenth of the time is hidden
     ("communication", reducing(4 * MS, 10_000_000, 401 * US),
      "10.0 % of the collectives' time is overlapped already: send less"),

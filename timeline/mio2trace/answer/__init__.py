@@ -746,7 +746,8 @@ def subjects(run: Run, gpu: Gpu | None = None) -> Iterator[tuple[int, Sequence[M
         libraries = _libraries(run, measures, number)
         messages = _messages(libraries)
         choices = Choices(run.side_files, libraries)
-        yield place, libraries, Subject(measures, gpu, messages, _reference(run, place), choices)
+        processes = len(run.alignments) if run.is_job else 1
+        yield place, libraries, Subject(measures, gpu, messages, _reference(run, place), choices, processes)
 
 
 def _reference(run: Run, place: int) -> Measures | None:

@@ -458,11 +458,11 @@ def _communicate(subject: Subject, spent: StepTime | Busy, slowest: Bandwidth | 
     """Return the advice against exposed communication in this run. ``slowest``, ``kind``: the rate and the kind of the
     longest collective, as far as known."""
     ranks = "`mio2trace ranks JOB` shows which rank comes last."
+    anew = "" if subject.has_all_ranks else "Record all ranks; "
     bus = slowest.bus if slowest is not None and slowest.message_bytes >= LARGE_BYTES else None
     if bus is not None and bus < WAITING_GBPS:
         return (
-            f"{bus:.3g} GB/s is slow for a GPU link: ranks wait for each other, or the network is slow. Record all"
-            f" ranks; {ranks}"
+            f"{bus:.3g} GB/s is slow for a GPU link: ranks wait for each other, or the network is slow. {anew}{ranks}"
         )
     if subject.step_time is None:
         times = _collectives(subject)
@@ -471,7 +471,8 @@ def _communicate(subject: Subject, spent: StepTime | Busy, slowest: Bandwidth | 
         if 2 * sum(slow) > sum(times):
             return (
                 f"The longest of {count(len(times), 'collective')} takes {ms(max(times))}, the median {ms(usual)}:"
-                f" ranks probably wait for each other, as in start-up. Record all ranks after a warm-up; {ranks}"
+                f" ranks probably wait for each other, as in start-up. Record"
+                f" {'them' if subject.has_all_ranks else 'all ranks'} after a warm-up; {ranks}"
             )
     hidden = _hidden(subject, spent)
     already = f"{percent(hidden)} of the collectives' time is overlapped already: " if hidden >= OVERLAPPED else ""

@@ -38,6 +38,7 @@ from mio2trace.model.profile import XLA
 from mio2trace.model.tables import distinct, in_order_of, summed
 from mio2trace.notes import InputError, OptionError
 from mio2trace.ops.choices import Choices
+from mio2trace.ops.families.collective import CollectiveProblem
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.ranges import part_of_step
 
@@ -237,6 +238,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 class Subject:
     """One profile with its logs, as the rules see it. ``messages``: of its MIOpen logs. ``reference``: the same process
     in a run without MIOpen's log, which slows the host. ``choices``: solvers that databases and logs of libraries name.
+    ``processes``: the number of profiles of its job that are here.
     """
 
     def __init__(
@@ -246,6 +248,7 @@ class Subject:
         messages: Sequence[Message] = (),
         reference: Measures | None = None,
         choices: Choices | None = None,
+        processes: int = 1,
     ) -> None:
         self.measures = measures
         self.alignment = measures.alignment
@@ -254,13 +257,14 @@ class Subject:
         self.messages = messages
         self._reference = reference
         self.choices = Choices() if choices is None else choices
+        self.processes = processes
 
     @cached_property
     def timed(self) -> Subject:
         """The run that gives the length and idle time of iterations: the run without MIOpen's log if its iterations are
         known, else this one."""
         if self._reference is not None:
-            other = Subject(self._reference, self.gpu)
+            other = Subject(self._reference, self.gpu, processes=self.processes)
             if other.step_time is not None:
                 return other
         return self
@@ -455,6 +459,13 @@ class Subject:
         return any(text.startswith(("aten::", "ProfilerStep#")) for text in self.texts) or any(
             "at::native" in name for name in self.steady.counted.names
         )
+
+    @property
+    def has_all_ranks(self) -> bool:
+        """Whether the profiles of all ranks of the job are here, as far as the profile or its collectives say it."""
+        problems = (problem.operation.problem for problem in self.problems)
+        groups = [one.ranks or 0 for one in problems if isinstance(one, CollectiveProblem)]
+        return 1 < max(self.alignment.profile.process.ranks or 0, *groups, 0) <= self.processes
 
     @property
     def is_xla(self) -> bool:
