@@ -38,7 +38,6 @@ from mio2trace.model.profile import XLA
 from mio2trace.model.tables import distinct, in_order_of, summed
 from mio2trace.notes import InputError, OptionError
 from mio2trace.ops.choices import Choices
-from mio2trace.ops.families.collective import CollectiveProblem
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.ranges import part_of_step
 
@@ -464,7 +463,7 @@ class Subject:
     def has_all_ranks(self) -> bool:
         """Whether the profiles of all ranks of the job are here, as far as the profile or its collectives say it."""
         problems = (problem.operation.problem for problem in self.problems)
-        groups = [one.ranks or 0 for one in problems if isinstance(one, CollectiveProblem)]
+        groups = [one.members() or 0 for one in problems if one is not None]
         return 1 < max(self.alignment.profile.process.ranks or 0, *groups, 0) <= self.processes
 
     @property

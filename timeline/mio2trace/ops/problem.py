@@ -155,6 +155,10 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """Bytes of a collective's message; None for any other problem."""
         return None
 
+    def members(self) -> int | None:
+        """The number of ranks of a collective's group; None for any other problem."""
+        return None
+
     def bus_factor(self) -> float | None:
         """Bus bandwidth of a collective divided by its algorithm bandwidth."""
         return None

@@ -78,6 +78,9 @@ class CollectiveProblem(Problem, frozen=True, kw_only=True, gc=False):
         elements = max(self.sent, self.received)
         return None if size is None or not elements else elements * size
 
+    def members(self) -> int | None:
+        return self.ranks
+
     def bus_factor(self) -> float | None:
         """Bus bandwidth divided by algorithm bandwidth."""
         ranks = self.ranks
