@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ from hypothesis import strategies as st
 
 from mio2trace.align.links import NONE
 from mio2trace.answer.content import KernelRow, OperationRow, ProblemRow, shown_names
-from mio2trace.kernels.names import SLICE_NAME, directions_of, read_options, short_kernel, slice_names
+from mio2trace.kernels.names import SLICE_NAME, directions_of, distinct, read_options, short_kernel, slice_names
 from mio2trace.ops.operation import Launch
+from mio2trace.outgoing import shortened, without_middle
 from tests.test_operation_links import Maker
 
 TEXTS = st.text("abcdefxyz0123_. ->", min_size=1, max_size=90)
@@ -33,8 +35,8 @@ def test_the_layer_is_shown_where_operations_read_the_same() -> None:
     layers = [f"MergedColumnParallelLinear_{number}" for number in (0, 15)]
     rows = [row("Gemm 15360x4096 -> 15360x24576", layer=layer) for layer in layers]
     assert shown_names(rows, 40) == [
-        "Gemm 15360x40... in Merged...lelLinear_0",
-        "Gemm 15360x40... in Merged...elLinear_15",
+        "Gemm 15360x... in Merged...lelLinear_0",
+        "Gemm 15360x... in Merged...elLinear_15",
     ]
 
 
@@ -52,6 +54,32 @@ def test_a_name_that_is_cut_does_not_look_like_the_beginning_of_another() -> Non
     name = "_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1"
     rows = [row(name + end, KernelRow) for end in ("", "_swiglu")]
     assert shown_names(rows, 46) == [name, "_matmul_ogs_NN...16x128x256x1_swiglu"]
+
+
+def test_sizes_stay_where_a_long_op_is_cut() -> None:
+    """Gradients of data and of weights differ, and the sizes are whole."""
+    none: dict[str, Any] = {"primitive": "conv", "calls": 6}
+    rows = [row(f"aten::cudnn_convolution_backward_{of} 32x64x56x56", ProblemRow, **none) for of in ("input", "weight")]
+    assert shown_names(rows, 45, count_calls=True) == [
+        "aten::cudnn_c...ackward_input 32x64x56x56 x 6",
+        "aten::cudnn_c...ckward_weight 32x64x56x56 x 6",
+    ]
+
+
+@given(st.lists(st.integers(1, 10**9), min_size=1, max_size=9), st.text("ab_", min_size=1, max_size=30), st.integers(12, 60))
+def test_no_part_of_a_number_is_shown(sizes: list[int], head: str, width: int) -> None:
+    """Of each number that is shown, all digits are."""
+    name = head + "x".join(map(str, sizes))
+    for text in (shortened(name, width), without_middle(name, width), *shown_names([row(name, layer="")], width)):
+        assert {*re.findall(r"\d+", text)} <= {*map(str, sizes)}
+
+
+@pytest.mark.parametrize("width", range(12, 60))
+def test_names_that_differ_late_fit(width: int) -> None:
+    names = ["worker0.1623143566756.pt.trace.json", "worker0.1623212756351.pt.trace.json"]
+    shown = distinct(names, names, width)
+    assert len({*shown}) == 2
+    assert max(map(len, shown)) <= width
 
 
 PIECES = st.sampled_from(

@@ -12,6 +12,7 @@ from mio2trace.patterns import late
 
 _FORMULA = "=+-@＝＋－＠"
 """The first characters of formulas in spreadsheets, also as wide characters."""
+_DIGITS = "0123456789"
 _NUMBER = late(r"[-+]?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,4})?")
 _MARKUP = late(r"[\\`*\[\]<>|~&$]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])|(?<=:)//|(?<=[wW]{3})\.")
 _MENTION = late(r"[@#](?=\w)|\b(?i:GH)-(?=[0-9])")
@@ -27,17 +28,31 @@ def visible(text: str) -> str:
 
 
 def shortened(text: str, length: int) -> str:
-    """Return at most ``length`` characters of a text."""
-    return text if len(text) <= length else text[: length - 3] + "..."
+    """Return at most ``length`` characters of a text. No number is cut: a part of it reads as another number."""
+    if len(text) <= length:
+        return text
+    return f"{text[: number_at(text, length - 3)[0]]}..."
 
 
 def without_middle(text: str, length: int) -> str:
     """Return at most ``length`` characters of a name: its beginning and its end, which distinguish names better than
-    the middle."""
+    the middle. No number is cut."""
     if len(text) <= length:
         return text
     end = (length - 3) // 2
-    return f"{text[: length - 3 - end]}...{text[len(text) - end :]}"
+    return f"{text[: number_at(text, length - 3 - end)[0]]}...{text[number_at(text, len(text) - end)[1] :]}"
+
+
+LONG_NUMBER = 10
+"""A number with more digits is a time or an id: nobody takes its part for a size."""
+
+
+def number_at(text: str, at: int) -> tuple[int, int]:
+    """Return begin and end of the number that a cut at a place would divide; twice this place if it divides none."""
+    if not text[max(at - 1, 0) : at + 1].isdecimal() or not 0 < at < len(text):
+        return at, at
+    begin, end = len(text[:at].rstrip(_DIGITS)), len(text) - len(text[at:].lstrip(_DIGITS))
+    return (begin, end) if begin and end - begin <= LONG_NUMBER else (at, at)
 
 
 def count(number: int, noun: str) -> str:

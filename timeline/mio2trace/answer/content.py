@@ -33,7 +33,7 @@ from mio2trace.measures.statistics import fixed
 from mio2trace.model.miopen import Message, MiopenLog
 from mio2trace.model.profile import Profile
 from mio2trace.ops.operation import primitive_name
-from mio2trace.outgoing import json_text, shortened, visible
+from mio2trace.outgoing import json_text, shortened, visible, without_middle
 
 if TYPE_CHECKING:
     from mio2trace.ranks import RankTotal
@@ -48,6 +48,8 @@ LEAST_BETWEEN = 0.01
 """A smaller part of the time between the steps of a serving engine is not mentioned."""
 LEAST_PART = 0.0005
 """Parts of the step with a smaller share (0.1 %) are not shown."""
+LEAST_HEAD = 20
+"""The characters that stay of the first word of an operation's name."""
 _LABELS = {
     "compute": "compute", "communication": "communication", "copy": "copies", "unrecorded": "not recorded",
     "idle": "idle",
@@ -377,7 +379,10 @@ def shown_names(rows: Sequence[ListRow], width: int, *, count_calls: bool = Fals
     for at, row in enumerate(rows):
         if count[names[at]] > 1 and isinstance(row, OperationRow) and row.layer:
             names[at] = _in_layer(row.name, row.layer, width)
-    short = [short_kernel(n) if isinstance(row, KernelRow) else n for n, row in zip(names, rows, strict=True)]
+    short = [
+        short_kernel(name) if isinstance(row, KernelRow) else _with_sizes(name, width)
+        for name, row in zip(names, rows, strict=True)
+    ]
     return [f"{name}{times}" for name, times in zip(distinct(names, short, width), calls, strict=True)]
 
 
@@ -387,6 +392,13 @@ def _name(row: ListRow, width: int) -> str:
     if isinstance(row, OperationRow) and row.layer:
         return f"{row.name} in {row.layer}" if len(row.name) + len(row.layer) + 4 <= width else row.name
     return row.name.removeprefix("void ") if isinstance(row, KernelRow) else row.name
+
+
+def _with_sizes(name: str, width: int) -> str:
+    """Leave out the middle of a long first word (``aten::cudn...ckward_input 32x64x56x56``) if the sizes fit then."""
+    head, _, sizes = name.partition(" ")
+    room = width - 1 - len(sizes)
+    return f"{without_middle(head, room)} {sizes}" if sizes and LEAST_HEAD <= room < len(head) else name
 
 
 def _in_layer(name: str, layer: str, width: int) -> str:

@@ -18,6 +18,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from mio2trace.model.miopen import OperationDirection
+from mio2trace.outgoing import number_at, shortened
 from mio2trace.patterns import late
 
 # -- The beginnings of names that match a regular expression: its literal characters up to the first free part ---------
@@ -562,7 +563,7 @@ def slice_names(names: Collection[str]) -> dict[str, str]:
 
 def distinct(names: Sequence[str], shown: Sequence[str], width: int) -> list[str]:
     """Return ``shown``, short forms of ``names``, cut to ``width``; equal short forms show the part that differs."""
-    cut = [_end_cut(text, width) for text in shown]
+    cut = [shortened(text, width) for text in shown]
     for _ in range(2):  # names that differ in several places may still look equal
         for group in _equal(names, cut, width):
             at = len(commonprefix([names[one] for one in group]))  # noqa: RUF071 - characters are meant
@@ -582,7 +583,7 @@ def distinct(names: Sequence[str], shown: Sequence[str], width: int) -> list[str
 
 def _numbered(text: str, number: int, width: int, taken: Collection[str]) -> str:
     """Return the text with the first number from ``number`` on that makes it distinct from ``taken``."""
-    while (made := f"{_end_cut(text, width - len(f' #{number}'))} #{number}") in taken:
+    while (made := f"{shortened(text, width - len(f' #{number}'))} #{number}") in taken:
         number += 1
     return made
 
@@ -598,23 +599,20 @@ def _equal(names: Sequence[str], cut: Sequence[str], width: int) -> Iterator[lis
     return (group for group in groups.values() if len({names[one] for one in group}) > 1)
 
 
-def _end_cut(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: width - 3]}..."
-
-
 def _middle_cut(name: str, shown: str, at: int, width: int) -> str:
     """Return the short form or the beginning, and the part from ``at`` on, where the name differs from others."""
-    if shown != name and not name.startswith(shown[:_COMMON]):
-        head = _end_cut(shown, width - _LEAST_DIFFERENCE - 3)
+    common, difference = (min(least, (width - 3) // 2) for least in (_COMMON, _LEAST_DIFFERENCE))
+    if shown != name and not name.startswith(shown[:common]):
+        head = shortened(shown, width - difference - 3)
         begin = max(name.rfind(mark, 0, at) for mark in "_ <,:(") + 1
-        return f"{head} ..{_end_cut(name[begin if at - begin <= _WORD_SHOWN else at :], width - len(head) - 3)}"
-    room = width - _COMMON - 3
+        return f"{head} ..{shortened(name[begin if at - begin <= _WORD_SHOWN else at :], width - len(head) - 3)}"
+    room = width - common - 3
     begin = max(name.rfind(mark, 0, at) for mark in "_ <,:(") + 1
-    if begin <= _COMMON and at < width - 3:
-        return _end_cut(name, width)
-    if begin <= _COMMON or at - begin > room - 4:  # the word is too long to be shown up to the difference
-        begin = max(at - room // 2, _COMMON)
-    return f"{name[:_COMMON]}...{_end_cut(name[begin:], room)}"
+    if begin <= common and at < width - 3:
+        return shortened(name, width)
+    if begin <= common or at - begin > room - 4:  # the word is too long to be shown up to the difference
+        begin = number_at(name, max(at - room // 2, common))[0]
+    return f"{name[: number_at(name, common)[0]]}...{shortened(name[begin:], room)}"
 
 
 # Of a program whose kernel has a name that is in no table: what its build options state
