@@ -37,6 +37,7 @@ from mio2trace.answer.content import (
     Section,
     Thumbnail,
     TreeNode,
+    machine,
 )
 from mio2trace.answer.html import LIMIT, page
 from mio2trace.answer.markdown import LIMIT as MARKDOWN_LIMIT
@@ -878,6 +879,25 @@ def test_a_log_of_searches_alone_names_what_they_are_for(tmp_path: Path) -> None
     assert "2 searches in the log for 2 problems, first Conv fwd 32x64x56x56 k3x3 p1; no profile" in " ".join(
         run(str(log), "-q").split()
     )
+
+
+def test_a_log_alone_names_its_machine(tmp_path: Path) -> None:
+    """The device, HIP and MIOpen are in lines of its first calls; a profile names its device better."""
+    log = tmp_path / "miopen.log"
+    log.write_text(
+        "MIOpen(HIP): Info [get_device_name] Raw device name: gfx942:sramecc+:xnack-\n"
+        "MIOpen(HIP): Info [AmdRocmMetadataVersionDetect] ROCm MD version AMDHSA_COv3, HIP version 7.2.26015, MIOpen"
+        " version 3.5.1.5b515cf1bc\n"
+        "MIOpen(HIP): Command [LogCmdFindConvolution] ./bin/MIOpenDriver conv -n 32 -c 64 -H 56 -W 56 -k 64 -y 3 -x 3"
+        " -p 1 -q 1 -u 1 -v 1 -l 1 -j 1 -m conv -g 1 -F 1 -t 1\n"
+    )
+    assert run(str(log), "-q").startswith("gfx942 · HIP 7.2.26015 · MIOpen 3.5.1.5b515cf1bc\n")
+    document = json.loads(run(str(log), "-q", "--format", "json"))
+    assert document["runs"][0]["machine"] == "gfx942 · HIP 7.2.26015 · MIOpen 3.5.1.5b515cf1bc"
+    libraries = analyse([log]).run.libraries
+    profile = Mock(devices=[Mock()])
+    profile.devices[0].name = "AMD Instinct MI300X"
+    assert machine(profile, libraries).startswith("AMD Instinct MI300X · HIP 7.2")
 
 
 @pytest.mark.parametrize(("us", "streams", "said"), [(400, 2, False), (700, 2, False), (600, 8, True)])

@@ -90,6 +90,7 @@ def of_logs(run: Run) -> list[Section]:
         Section(
             name=run.name,
             verdict="; ".join(said) + "; no profile, so no times of kernels.",
+            machine=machine(None, run.libraries, next((log.device_name for log in run.logs if log.device_name), "")),
             layers=tuple(layers),
             layers_by="the time that the log prints",
             problems=tuple(_problems(operations)),

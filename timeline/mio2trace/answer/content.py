@@ -481,12 +481,20 @@ def machine(profile: Profile | None, libraries: Sequence[MiopenLog], device_name
     for device in profile.devices if profile is not None else ():
         if is_product(device.name):
             devices[device.name] = devices.get(device.name, 0) + 1
-    if not devices and device_name:
-        devices[device_name] = 1
+    if not devices:
+        devices = dict.fromkeys([device_name] if device_name else _named_by_logs(libraries), 1)
     parts = [f"{name} x{number}" if number > 1 else name for name, number in devices.items()][:3]
     values = dict(stated_values(libraries))
     parts += [f"{name} {values[name]}" for name in ("HIP", "MIOpen") if name in values]
     return " · ".join(parts)
+
+
+def _named_by_logs(libraries: Iterable[MiopenLog]) -> Iterator[str]:
+    """The architectures of the devices that MIOpen's logs name."""
+    for log in libraries:
+        for record in log.records:
+            if isinstance(record, Message) and record.kind == "device":
+                yield from (found[0] for found in _GFX.finditer(record.text))
 
 
 def versions(profiles: Sequence[Profile], libraries: Sequence[MiopenLog], names: Iterable[str]) -> dict[str, list[str]]:
