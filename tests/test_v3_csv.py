@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from mio2trace import analyse
+from mio2trace.answer.content import machine
 from mio2trace.cli import cli
 from mio2trace.conversion import convert
 from mio2trace.model.profile import Profile, Resources
@@ -128,7 +129,7 @@ def test_any_file_of_a_set_stands_for_it_and_nothing_counts_twice(tmp_path: Path
         outputs.append(out.getvalue())
     traces = [json.loads(output) for output in outputs]
     assert traces[0]["metadata"]["attribution"]["kernels"] == 59
-    assert len(traces[0]["metadata"]["inputs"]) == len(files) == 4
+    assert len(traces[0]["metadata"]["inputs"]) == 1 + len(files) == 5  # with the names of devices
     for trace in traces:
         notes = trace["metadata"].pop("notes")
         trace.pop("mio2trace_end")  # its checksum is also of the notes
@@ -150,12 +151,39 @@ def test_all_tables_of_a_folder_may_be_given(tmp_path: Path) -> None:
     found = convert(agents, stats, trace)
     assert found.metadata["attribution"]["kernels"] == 1
     assert [(note.kind, note.count) for note in found.notes] == [
-        ("table that the profiler wrote beside the trace: skipped", 2)
+        ("table that the profiler wrote beside the trace: skipped", 1)
     ]
     (tmp_path / "elsewhere").mkdir()
     for files in ([agents, stats], [shutil.copy(agents, tmp_path / "elsewhere"), trace]):
         with pytest.raises(InputError, match="is a table of a machine's processors; expected the trace"):
             convert(*files)
+
+
+AGENTS = '"Node_Id","Logical_Node_Id","Agent_Type","Name","Product_Name"\n0,0,"CPU","x","EPYC"\n'
+
+
+@pytest.mark.parametrize(
+    ("rows", "name"),
+    [
+        ('4,4,"GPU","gfx942","MI300X"\n5,5,"GPU","gfx90a","MI210"\n', "MI300X"),
+        ('4,4,"GPU","gfx942",""\n', "gfx942"),
+        # an option counts GPUs alone: the table does not say which of two kinds is meant, of one kind it is
+        ('4,1,"GPU","gfx942","MI300X"\n5,2,"GPU","gfx90a","MI210"\n', "Agent 4"),
+        ('7,1,"GPU","gfx942","MI300X"\n8,2,"GPU","gfx942","MI300X"\n', "MI300X"),
+        ("", "Agent 4"),
+        ('\0,"', "Agent 4"),
+    ],
+)
+def test_the_table_of_processors_names_the_device(rows: str, name: str, tmp_path: Path) -> None:
+    """The answer shows the name, but no number of a device as a name."""
+    agents = written(tmp_path, "7_agent_info.csv", AGENTS + rows)
+    row = '"KERNEL_DISPATCH","Agent 4",1,"k",1,100,110\n'
+    trace = written(tmp_path, "7_kernel_trace.csv", KERNEL + row)
+    (profile,) = read(trace, v3_csv)
+    assert [device.name for device in profile.devices] == [name]
+    assert machine(profile, []) == ("" if name.startswith("Agent") else name)
+    for paths in ([trace, agents], [agents, trace], [tmp_path]):
+        assert not list(convert(*paths).notes)
 
 
 @pytest.mark.shared

@@ -29,6 +29,7 @@ from mio2trace.privacy import Cleaner, is_pseudonym
 from mio2trace.readers import ANY, PROFILES, READERS, Accepted, GoesWithATrace, detect, refusal, run_log
 from mio2trace.readers import ck as ck
 from mio2trace.readers.base import Reader, ReadOptions, Record
+from mio2trace.readers.rocm import v3_csv
 from mio2trace.source import Manifest, Source, is_archive, is_unpacked, leads_out, unpacked, unpacked_in
 
 __all__ = [
@@ -188,6 +189,8 @@ def _read_all(
                 raise InputError(with_losses(str(error), own)) from None
             notes.add(f"run without MIOpen's log that cannot be read: {error}")
     for path, found in tables:
+        if os.path.realpath(path) in taken:
+            continue
         # `*.csv` also names such tables.
         of_folder = (
             (first.records, own) for (first, *_), own in read if os.path.dirname(first.path) == os.path.dirname(path)
@@ -374,7 +377,7 @@ def _inputs_among(
                 continue
         others.append(path.name)
     if found:
-        for other in others:
+        for other in (other for other in others if not other.endswith(v3_csv.AGENTS)):  # the tables beside it use it
             notes.remark(f"file of {of} that is neither profile nor log: skipped", _readable(f"{name}/{other}"))
     return found + logs
 

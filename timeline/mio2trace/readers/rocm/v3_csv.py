@@ -9,15 +9,17 @@ Any file of a set represents all of it: the files beside it whose names differ o
 (``Guid``, several processes in a table, other capitals), and files that another program quoted again. The clock is
 CLOCK_BOOTTIME in ns; sizes are work-items. The bytes of a copy are missing. ``*_counter_collection.csv`` has a row per
 kernel and counter (rocpd-versions.md 6): its values join the kernels of the set by dispatch and time. A set without a
-table of kernels takes them from there; their sizes are products, and are left out. Not read: allocations, scratch
-memory, statistics.
+table of kernels takes them from there; their sizes are products, and are left out. ``*_agent_info.csv`` names the
+devices. Not read: allocations, scratch memory, statistics.
 """
 
 from __future__ import annotations
 
+import csv
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, Literal
 
 from mio2trace.model.profile import Clock, Profile, Range, Resources
@@ -46,6 +48,9 @@ _SET = (
 )  # fmt: skip
 _FILE = late(rf"(.*?)({'|'.join(_SET)})\.csv(?:\.gz)?", re.DOTALL)
 _AGENT = late(r"(?:Agent )?(\d{1,4})")
+AGENTS = "agent_info.csv"
+"""The end of the name of the table of processors beside the other tables."""
+_MOST_AGENTS = 1000
 _Process = tuple[str, int | None]
 """(guid, pid)."""
 _Dispatch = tuple[str, int | None, int]
@@ -70,7 +75,7 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
             parts[kind].append(part)
     if parts[_KERNELS]:
         source.lead = parts[_KERNELS][0]
-    reading = _Reading(source, notes, bool(parts[_COUNTERS]))
+    reading = _Reading(source, notes, bool(parts[_COUNTERS]), _gpus(source))
     for part in parts[_CALLS]:
         reading.calls(part)
     for part in parts[_KERNELS]:
@@ -96,9 +101,32 @@ def _siblings(source: Source) -> Iterator[Source]:
                 break
 
 
+def _gpus(source: Source) -> Mapping[str, str]:
+    """Return the names of the machine's GPUs by number. An option decides whether tables count all processors or GPUs
+    alone: if both numbers of a GPU differ, its name is only known where all GPUs are of one name (number ``""``)."""
+    folder, name = os.path.split(source.path)
+    match = _FILE.fullmatch(name)
+    part = source.companion(os.path.join(folder, match[1] + AGENTS)) if match is not None else None
+    if part is None:
+        return {}
+    lines = (line.decode(errors="replace").replace("\0", "") for line in islice(part.lines(), _MOST_AGENTS))
+    named: dict[str, str] = {}
+    is_told = True
+    for row in csv.DictReader(lines):
+        cells = {str(key).lower(): str(value) for key, value in row.items()}
+        if cells.get("agent_type") == "GPU":
+            number = cells.get("node_id", "")
+            named[number] = cells.get("product_name") or cells.get("name", "")
+            is_told &= number == cells.get("logical_node_id")
+    if len({*named.values()}) == 1:
+        return {"": next(iter(named.values()))}
+    return named if is_told else {}
+
+
 class _Reading:
-    def __init__(self, source: Source, notes: Notes, is_counted: bool) -> None:
+    def __init__(self, source: Source, notes: Notes, is_counted: bool, gpus: Mapping[str, str]) -> None:
         self._is_counted = is_counted
+        self._gpus = gpus
         self._dispatches: dict[_Dispatch, tuple[Assembly, int]] = {}
         self._notes = notes
 
@@ -254,7 +282,8 @@ class _Reading:
         """Return the device of an agent, ``4`` or ``Agent 4``; the profiler's options decide what is counted."""
         number = _AGENT.fullmatch(agent)
         name = agent if number is None else f"Agent {number[1]}"
-        return assembly.device(name, name)
+        known = self._gpus.get("" if "" in self._gpus else name.removeprefix("Agent "))
+        return assembly.device(name, known or name)
 
     def copies(self, part: Source) -> None:
         for line, (guid, direction, stream, origin, target, thread, correlation, start, end) in self._table(
