@@ -710,6 +710,8 @@ def test_a_run_without_known_iterations_is_not_said_to_have_one(
     ]
     assert headline(Comparison(*sides)).split(" ms", 2)[2].partition("; step")[0] == said
     assert [" of 1 iteration" in seen(side) for side in sides] == [not one for one in whole]
+    made = document(Comparison(*sides))
+    assert [made[name]["whole"] for name in "ab"] == [*whole]
 
 
 def test_a_large_difference_is_shown_although_nothing_is_decided() -> None:

@@ -231,6 +231,7 @@ def _side(side: Side) -> dict[str, Any]:
         "name": side.name,
         "runs": len(side.runs),
         "iterations": [run.iterations for run in side.runs],
+        "whole": side.whole,
         "ranks": [len(run.ranks) or 1 for run in side.runs],
         "device": side.facts.device or None,
         "miopen": side.facts.miopen or None,
