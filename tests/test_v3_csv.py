@@ -352,7 +352,7 @@ def test_the_calls_of_every_library_are_of_the_set(table: str, tmp_path: Path) -
     [
         ('"HIP_RUNTIME_API","hipLaunchKernel",7,7,1,0,5', "1 kernel launch, so .*"),
         ('"HIP_RUNTIME_API","hipMalloc",7,7,1,0,5', "1 call of the host and no work of a device"),
-        ('"MARKER_CORE_API","conv1",7,7,1,0,5', "1 ops and ranges of the host and no work of a device"),
+        ('"MARKER_CORE_API","conv1",7,7,1,0,5', "1 op or range of the host and no work of a device"),
     ],
 )
 def test_error_calls_without_kernels_name_the_option_that_records_kernels(row: str, holds: str, tmp_path: Path) -> None:

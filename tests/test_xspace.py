@@ -332,7 +332,7 @@ TPU = plane("/device:TPU:0", [Line("XLA Ops", [Event("x", 0, 1)])])
         (b"\x0a\x0c\x12\x0a/host:CPU\x0a\xff", ""),
         # a TPU's profile has ranges of the host, as has that of a program without a GPU: they are not called PyTorch's
         (TPU + HOST, "the profile of a TPU; expected an XSpace"),
-        (HOST, "it holds 1 ops and ranges of the host and no work of a device\n"),
+        (HOST, "it holds 1 op or range of the host and no work of a device\n"),
     ],
 )
 def test_error_what_has_nothing_of_a_gpu_is_one_line(data: bytes, said: str, tmp_path: Path) -> None:

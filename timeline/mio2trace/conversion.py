@@ -339,7 +339,8 @@ def what_is_missing(run: Run, notes: Notes) -> str:
                 why = f"rocprofv3 records kernels with --kernel-trace or --sys-trace; else {why}"
             lost = f"it holds {count(launched, 'kernel launch')}, so the profiler got no records of the GPU ({why})"
         elif host and not lost:
-            lost = f"it holds {host:,} ops and ranges of the host and no work of a device"
+            many = f"{host:,} ops and ranges" if host > 1 else "1 op or range"
+            lost = f"it holds {many} of the host and no work of a device"
             if any(made.text.startswith("aten::") for profile in run.profiles for made in profile.ranges):
                 lost += " (torch.profiler records that with ProfilerActivity.CUDA, on AMD GPUs too)"
             elif by_rocprofv3:
