@@ -186,9 +186,12 @@ def build(runs: Sequence[RunToDraw], options: BuildOptions, metadata: dict[str, 
     """
     numbers = _Numbers()
     drawn = [_Run(run, options, numbers, notes, len(runs) > 1) for run in runs]
-    for run in drawn:
+    for of, run in zip(runs, drawn, strict=True):
         if not options.selection.everything:
-            run.choose(options.selection)
+            try:
+                run.choose(options.selection)
+            except OptionError as error:
+                raise OptionError(f"{error}; in {of.name}" if len(drawn) > 1 else str(error)) from None
         run.fill_rows()
     metadata["clock"] = drawn[0].clock()
     if len(drawn) > 1:
