@@ -239,18 +239,8 @@ _OF_CAFFE = re.compile(
     r"|concat|slice|tile|crop_copy|axpy|mul|div|add|add_scalar|sub|abs|exp|log|sqrt|powx|sign)_(?:float|double|half)$",
     re.ASCII,
 )
-_ON_TENSORS = {
-    "activ",
-    "bias",
-    "optensor",
-    "settensor",
-    "scaletensor",
-    "transformtensor",
-    "cat",
-    "prelu",
-    "glu",
-    "dropout",
-}
+_MIOPENS_OWN = (("activ",), ("bias", "optensor"), ("cat",), ("prelu",), ("glu",), ("dropout",))
+"""Primitives that a program calls. Other operations on tensors are parts of RNNs, too."""
 _MOVES = ("fill", "copy", "cast", "scale")
 _COMPILE = "Fuse them: torch.compile(model) makes fewer kernels of them, which read and write memory less often."
 _FUSE = (
@@ -323,15 +313,15 @@ def _attention(subject: Subject) -> Iterator[Found]:
 
 def _is_of_elements(name: str, *, is_torch: bool) -> bool:
     """Return whether a kernel does little work on each element: in PyTorch those that torch.compile would fuse, in
-    other programs activations, additions, copies and fills of Caffe and MIOpen."""
+    other programs Caffe's, and MIOpen's activations."""
     if is_torch:
         return _NATIVE in name and _OF_ELEMENTS.search(name) is not None
     meaning = kernel_name(name)
     if meaning is None:
         return _OF_CAFFE.match(normalise(name)) is not None
-    if meaning.algorithm is not None or class_of_kernel(name) == "copy":
-        return False  # a part of a product; the finding on copies has the runtime's
-    return meaning.role in _MOVES if meaning.helps else not _ON_TENSORS.isdisjoint(meaning.primitives)
+    if meaning.miopen:
+        return not meaning.helps and meaning.primitives in _MIOPENS_OWN
+    return meaning.role in _MOVES and class_of_kernel(name) != "copy"  # the finding on copies has the runtime's
 
 
 def _element_wise(subject: Subject) -> Iterator[Found]:
@@ -384,7 +374,7 @@ FUSION = (
         id="element-wise",
         title="Element-wise kernels take much of the time.",
         fires="element-wise, copy, concatenate, reduce and normalise kernels of PyTorch, or activations, additions,"
-        " copies and fills of Caffe and MIOpen, are > 25 % of T, and less than 15 % of the step is host-bound idle"
+        " copies and fills of Caffe and activations of MIOpen, are > 25 % of T, and less than 15 % of the step is host-bound idle"
         " time. It is medium at most up to 50 %. Kernels of `unfused-attention` are not counted. It never fires if"
         " torch.compile or XLA compiled a part of the program",
         find=_element_wise,

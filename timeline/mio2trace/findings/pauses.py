@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mio2trace.align import NONE
-from mio2trace.findings.rule import RECORDING, Found, Rule, Severity, ms, percent, severity_of
+from mio2trace.findings.rule import RECORDING, Found, Rule, Severity, at_most_medium, ms, percent, severity_of
 from mio2trace.findings.subject import MOST_LOST, Problem, Subject, drivers
 from mio2trace.kernels.names import normalise
 from mio2trace.measures.cost import Bandwidth, bandwidth
@@ -306,17 +306,12 @@ def _first(subject: Subject) -> Iterator[Found]:
         count=1,
         number=f"The first iteration took {ms(cold)}, a steady one {ms(usual)} (median): {ms(excess)} more, once"
         f" ({percent(excess / recorded)} of the iterations recorded){': ' if parts else ''}{', '.join(parts)}.",
-        severity=_once(excess / recorded),
+        severity=at_most_medium(excess / recorded),
         advice=_warm_up(subject),
     )
 
 
 _ONE_ITERATION = "Record several iterations after a warm-up: the only one includes these first calls."
-
-
-def _once(share: float) -> Severity | None:
-    """Cap the severity: a cost that is paid once is never `high`."""
-    return "medium" if severity_of(share) == "high" else severity_of(share)
 
 
 def _warm_up(subject: Subject) -> str:
@@ -348,7 +343,7 @@ def _first_calls(subject: Subject) -> Iterator[Found]:
             number=f"The first call of {count(len(excess), 'problem')} took more than twice the usual time:"
             f" {ms(ns)} more, once ({percent(ns / whole)} of {recorded}), most of it in {name} ({ms(excess[name])}).",
             scope=tuple(excess),
-            severity=_once(ns / whole),
+            severity=at_most_medium(ns / whole),
             advice=_ONE_ITERATION if subject.steady.told.may_be_cold else "Run a warm-up before you measure.",
         )
 

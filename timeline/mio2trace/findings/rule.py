@@ -85,6 +85,11 @@ def severity_of(share: float | None) -> Severity | None:
     return next((name for name, least in BANDS if share is not None and share >= least), None)
 
 
+def at_most_medium(share: float) -> Severity | None:
+    """Return the severity of a cost that is paid once, or of names that are not known: never `high`."""
+    return "medium" if severity_of(share) == "high" else severity_of(share)
+
+
 # -- Numbers in sentences: the same in findings, report and terminal ---------------------------------------------------
 
 WHOLE, PART = "the iteration", "the recorded part of the iteration"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from mio2trace.evidence import SEQUENCE
-from mio2trace.findings.rule import Found, Rule, ms, percent, severity_of
+from mio2trace.findings.rule import Found, Rule, at_most_medium, ms, percent, severity_of
 from mio2trace.findings.subject import Subject
 from mio2trace.kernels.names import kernel_name, short_kernel
 from mio2trace.measures.completeness import OUTLIER, outliers
@@ -123,6 +123,7 @@ def _nameless(subject: Subject) -> Iterator[Found]:
             count=len(replayed),
             number=f"{count(launches, 'graph launch')} ran {ms(ns)} of kernels without names,"
             f" {percent(ns / whole.timed_ns)} of all kernel time recorded.",
+            severity=at_most_medium(ns / whole.timed_ns),
         )
 
 
@@ -137,6 +138,7 @@ def _graph(subject: Subject) -> Iterator[Found]:
             number=f"{percent(subject.share(ns))} of the kernel time was launched by graphs whose capture is not in the"
             " profile. These kernels are in no operation.",
             advice=_RECORD_CAPTURE if subject.is_torch else _NO_CAPTURE,
+            severity=at_most_medium(subject.share(ns)),
         )
 
 
