@@ -201,6 +201,19 @@ def test_a_bundle_has_a_trace_a_report_and_commands_and_says_what_it_is(tmp_path
     assert links(analysed([str(again)])) == links(analysed([str(out)]))
 
 
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_bundle_repeats_the_problems_of_its_files(cut: bool, tmp_path: Path) -> None:
+    """A row that cannot be read, and an end that is missing, also fail `--strict` from the bundle."""
+    path, out = kineto_file(tmp_path, [*rows(), rows()[-1] | {"ts": "x"}]), tmp_path / "bundle.zip"
+    if cut:
+        path.write_bytes(path.read_bytes()[:-40])
+    make([str(path)], str(out), OPTIONS)
+    own, made = ({note.kind: note.count for note in mio2trace.analyse([one]).notes.problems} for one in (path, out))
+    assert own == made != {}
+    codes = [invoked("convert", str(one), "-o", str(tmp_path / "o.json"), "--strict").exit_code for one in (path, out)]
+    assert codes == [1, 1]
+
+
 def test_raw_keeps_the_files_and_warns(tmp_path: Path) -> None:
     (tmp_path / "run.log").write_text(LOG)
     out = tmp_path / "bug.zip"

@@ -587,14 +587,16 @@ def of_input(file: Input, scrubber: Scrubber, folder: str, taken: list[str], wit
         with closing(Source(file.path, file.source, Notes())) as source:
             yield written("log", ".gz", log_lines(source, scrubber), None if holds_profile else file)
     if not is_log or holds_profile:
-        lines = record_lines(file.format, (scrubbed(record, scrubber) for record in file.records))
+        # reading the lines of a log notes its problems again
+        problems = {} if is_log else {scrubber.text(kind): number for kind, number in file.problems.items()}
+        lines = record_lines(file.format, (scrubbed(record, scrubber) for record in file.records), problems)
         yield written("profile", ".jsonl.gz", lines, file)
 
 
-def record_lines(form: str, records: Iterable[Record]) -> Iterator[bytes]:
-    """Yield records as lines for `mio2trace.readers.bundled`."""
+def record_lines(form: str, records: Iterable[Record], problems: Mapping[str, int] | None = None) -> Iterator[bytes]:
+    """Yield records as lines for `mio2trace.readers.bundled`. ``problems``: those of the file, by kind."""
     encode = msgspec.json.Encoder().encode
-    yield encode({"schema": SCHEMA, "format": form}) + b"\n"
+    yield encode({"schema": SCHEMA, "format": form, "problems": problems or {}}) + b"\n"
     for record in records:
         kind = type(record)
         rows: dict[str, tuple[msgspec.Struct, ...]] = {}

@@ -55,7 +55,7 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
     each stored file that was read with it (tables of one set). ``stated_ns``: times of the whole repetition that CK
     states (`readers.ck.record.MEASURES`). For a file in an archive of `mio2trace record`: ``archive`` is the path of
     the archive, ``anchors`` the clocks that were read before and after the run, ``is_reference`` whether it is of the
-    run without MIOpen's log.
+    run without MIOpen's log. ``problems``: kinds and counts of the problems that its reader noted.
     """
 
     source: int
@@ -72,6 +72,7 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
     archive: str = ""
     anchors: Anchors | None = None
     is_reference: bool = False
+    problems: Mapping[str, int] = MappingProxyType({})
 
     def __repr__(self) -> str:
         of = "" if self.repetition is None else f", repetition {self.repetition}"
@@ -211,7 +212,8 @@ def _read_one(
             return []
         read = _read(source, path, options, cleaner, older)
         taken.update(os.path.realpath(other.path) for other in source.companions)
-        return [(read, source.notes)]
+        problems = {note.kind: note.count for note in source.notes.problems}
+        return [([msgspec.structs.replace(one, problems=problems) for one in read], source.notes)]
 
 
 def _rotated(paths: Sequence[str]) -> dict[str, list[str]]:

@@ -375,8 +375,8 @@ FUSION = (
         title="Element-wise kernels take much of the time.",
         fires="element-wise, copy, concatenate, reduce and normalise kernels of PyTorch, or activations, additions,"
         " copies and fills of Caffe and activations of MIOpen, are > 25 % of T, and less than 15 % of the step is"
-        " host-bound idle time. It is medium at most up to 50 %. Kernels of `unfused-attention` are not counted. It never fires if"
-        " torch.compile or XLA compiled a part of the program",
+        " host-bound idle time. It is medium at most up to 50 %. Kernels of `unfused-attention` are not counted. It"
+        " never fires if torch.compile or XLA compiled a part of the program",
         find=_element_wise,
     ),
 )

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, get_args, get_type_hints
+from itertools import islice
+from typing import Annotated, Any, get_args, get_type_hints
 
 import msgspec
 
@@ -38,6 +39,7 @@ from mio2trace.model.profile import (
 )
 from mio2trace.model.tf import TfNode, TfProfile, TfView, ViewRow
 from mio2trace.notes import InputError, Notes
+from mio2trace.outgoing import shortened, visible
 from mio2trace.readers.base import ReadOptions, Record, Records
 from mio2trace.source import Source
 
@@ -58,11 +60,16 @@ ROWS: Mapping[type[msgspec.Struct], Mapping[str, tuple[type[msgspec.Struct], ...
 _KINDS = {kind.__name__: kind for kind in ROWS if kind is not Framework}
 
 
+_MOST_PROBLEMS, _LONGEST_PROBLEM = 50, 300
+
+
 class Head(msgspec.Struct, frozen=True):
-    """The first line. ``format``: of the file from which the records were read."""
+    """The first line. ``format``: of the file from which the records were read. ``problems``: kinds and counts of what
+    its reader noted."""
 
     schema: str
     format: str = ""
+    problems: dict[str, Annotated[int, msgspec.Meta(ge=1, le=1 << 62)]] = {}
 
 
 class _Damaged(Exception):
@@ -83,6 +90,8 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
         raise InputError(f"{source.name}: line 1: {error}") from None
     if head.schema != SCHEMA:
         raise InputError(f"{source.name}: is of {head.schema!r}; expected {SCHEMA!r}")
+    for kind, count in islice(head.problems.items(), _MOST_PROBLEMS):
+        notes.add(visible(shortened(kind, _LONGEST_PROBLEM)), source.name, count)
     drafts: list[_Draft] = []
     for number, line in lines:
         if not line.endswith(b"\n"):
