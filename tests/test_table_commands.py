@@ -22,7 +22,8 @@ from click.testing import CliRunner, Result
 
 from mio2trace import analysis, queries
 from mio2trace.cli import TASKS, cli
-from mio2trace.commands import RARE
+from mio2trace.commands import RARE, process_cells
+from mio2trace.model.profile import Process, Profile
 from mio2trace.notes import InputError
 from mio2trace.reports import Cell, Table, left_out, print_table
 from mio2trace.trace import Slice
@@ -531,3 +532,17 @@ def test_a_share_is_not_shown_without_the_problem_that_it_is_of() -> None:
         lost = left_out(table, width)
         assert "percent_of_kernel_time" in lost or "slowest_problem" not in lost
         assert width < 80 or "slowest_problem" not in lost
+
+
+@pytest.mark.parametrize(
+    ("process", "cells"),
+    [
+        (Process(index=0, pid=7), {}),
+        (Process(index=0, pid=7, rank=1, label="rank 1"), {"rank": 1}),
+        (Process(index=0, pid=7, label="pid 7"), {"pid": 7}),
+        (Process(index=0, pid=7, label="file rank0"), {"process": "file rank0", "pid": 7}),
+        (Process(index=0, label="process 1"), {"process": "process 1"}),
+    ],
+)
+def test_tables_call_a_process_as_the_answer_does(process: Process, cells: dict[str, object]) -> None:
+    assert process_cells(Profile(source=0, records=0, processes=(process,))) == cells

@@ -512,14 +512,15 @@ class Progress(ProgressLine):
 
 
 def process_cells(profile: Profile) -> Row:
-    """Return the cell ``rank``, else ``pid``; no cell if there is only one process."""
+    """Return the cell ``rank``, else ``pid``, and ``process`` if the answer calls the process by another name, that of
+    its file; no cell if there is only one process."""
     process = profile.process
     if not process.label:
         return {}
-    for name, number in (("rank", process.rank), ("pid", process.pid)):
-        if number is not None:
-            return {name: number}
-    return {"process": process.label}
+    if process.rank is not None:
+        return {"rank": process.rank}
+    cells: Row = {} if process.label == f"pid {process.pid}" else {"process": process.label}
+    return cells if process.pid is None else {**cells, "pid": process.pid}
 
 
 def places(run: Run) -> range:
