@@ -211,7 +211,7 @@ def _beside(section: Section, room: int) -> list[str]:
     unnamed = section.no_operation.share if section.no_operation is not None else 0.0
     told_ns = sum(part.ns for part in section.parts if part.primitive in PURPOSES)
     if unnamed >= MOSTLY and told_ns >= LEAST_REST * section.kernel_ns > 0:
-        said.append(("parts", section.makeup()))
+        said.append(("parts", section.makeup().replace(" %", f" % {section.of_whole}", 1)))
     if section.waiting:
         said.append(("ranks", section.waiting.removeprefix("ranks ")))
     if section.reference:
