@@ -13,6 +13,7 @@ import pytest
 
 import mio2trace
 from mio2trace.align import NONE
+from mio2trace.answer.text import SENTENCE, _lines_of
 from mio2trace.findings import Finding, Subject, findings
 from mio2trace.measures.device_time import exposed_copies
 from mio2trace.model.profile import Call, Range
@@ -112,8 +113,10 @@ def test_collectives_of_the_recording() -> None:
     assert (found.found.ns, found.severity) == (23 * MS, "medium")
     assert found.found.number.startswith("20.4 % of the recording (23.00 of 113.0 ms, first to last command) runs only")
     assert found.advice.startswith(
-        "The longest of 4 collectives takes 20.00 ms, the median 1.000 ms: ranks probably wait"
+        "The longest of 4 collectives takes 20.00 ms, the median 1.000 ms: ranks may wait, as in start-up. Record all"
+        " ranks after a warm-up; "
     )
+    assert " ".join(line.strip() for line in _lines_of(found, SENTENCE)).endswith("Record all ranks after a warm-up.")
 
 
 # -- copies ----------------------------------------------------------------------------------------------------------

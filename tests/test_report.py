@@ -896,8 +896,9 @@ def test_a_log_alone_names_its_machine(tmp_path: Path) -> None:
     assert document["runs"][0]["machine"] == "gfx942 · HIP 7.2.26015 · MIOpen 3.5.1.5b515cf1bc"
     libraries = analyse([log]).run.libraries
     profile = Mock(devices=[Mock()])
-    profile.devices[0].name = "AMD Instinct MI300X"
-    assert machine(profile, libraries).startswith("AMD Instinct MI300X · HIP 7.2")
+    for name, shown in (("AMD Instinct MI300X", "AMD Instinct MI300X"), ("GPU 0 (TensorFlow)", "gfx942")):
+        profile.devices[0].name = name
+        assert machine(profile, libraries).startswith(f"{shown} · HIP 7.2")
 
 
 @pytest.mark.parametrize(("us", "streams", "said"), [(400, 2, False), (700, 2, False), (600, 8, True)])

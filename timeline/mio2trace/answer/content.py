@@ -457,7 +457,7 @@ _GFX = re.compile(r"\bgfx(?:9[0-9a-f]{2}|1[0-9a-f]{3}|[78][0-9]{2})(?=\b|_|[0-9]
 """Such as ``gfx942``, even if the number of compute units follows: ``gfx942304``."""
 _ISA = re.compile(r"_ISA([0-9a-fA-F]{3,4})(?=_|$)", re.ASCII)
 """Of a Tensile kernel."""
-_NUMBERED = re.compile(r"(?i)(?:device|gpu|agent) ?\d+")
+_NUMBERED = re.compile(r"(?i)(?:device|gpu|agent) ?\d+(?: \(TensorFlow\))?")
 """A name that a reader makes up if the profile has none."""
 
 

@@ -466,8 +466,8 @@ def _communicate(subject: Subject, spent: StepTime | Busy, slowest: Bandwidth | 
         if 2 * sum(slow) > sum(times):
             return (
                 f"The longest of {count(len(times), 'collective')} takes {ms(max(times))}, the median {ms(usual)}:"
-                f" ranks probably wait for each other, as in start-up. Record"
-                f" {'them' if subject.has_all_ranks else 'all ranks'} after a warm-up; {ranks}"
+                f" ranks may wait, as in start-up. Record {'them' if subject.has_all_ranks else 'all ranks'} after a"
+                f" warm-up; {ranks}"
             )
     hidden = _hidden(subject, spent)
     already = f"{percent(hidden)} of the collectives' time is overlapped already: " if hidden >= OVERLAPPED else ""
