@@ -326,13 +326,13 @@ def test_a_finding_fires_with_its_number(case: Case) -> None:
         assert case.rule not in rules(lacking)
 
 
-def test_a_kernel_unlike_others_is_named_and_nothing_is_missing() -> None:
-    """A kernel over 100 times its median is in the numbers: the profile is complete, and the finding names it."""
+def test_a_kernel_unlike_others_is_counted_and_named() -> None:
+    """A kernel over 100 times its median is in the numbers: the verdict counts it, and the finding names it."""
     run = unlike_others(101)
     assert fired(run, "outlier").found.number == (
         "2 kernels, 96.2 % of the kernel time, and in all its numbers. Longest: work, 101.0 ms (median 1.000 ms)."
     )
-    assert run.measures.completeness.complete
+    assert run.measures.completeness.counts == {"outlier": 2}
 
 
 @pytest.mark.parametrize(

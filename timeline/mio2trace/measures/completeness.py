@@ -97,6 +97,7 @@ CLASSES: Mapping[str, tuple[str, str]] = MappingProxyType({
         "kernel that overlaps an earlier kernel of its stream",
         "kernels that overlap an earlier kernel of their stream",
     ),
+    "outlier": ("kernel over 100 times its median", "kernels over 100 times their median"),
     "repeated-correlation": ("correlation id used twice", "correlation ids used twice"),
 })  # fmt: skip
 """By id, the noun for one and for several; classes that affect most numbers come first."""
@@ -144,6 +145,7 @@ def completeness(
         counts["start-before-launch"] += int((timed & (called != NO) & (commands.start_ns < called - EARLY_NS)).sum())
     counts["late-end"] += int((late > 0).sum())
     counts["overlap-on-stream"] += _overlaps(profile, late)
+    counts["outlier"] += len(outliers(profile)[0])
     return Completeness(counts={name: counts[name] for name in CLASSES if counts.get(name)})
 
 
