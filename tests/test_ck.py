@@ -133,6 +133,7 @@ def test_a_layer_with_two_directions_is_one_layer(tmp_path: Path) -> None:
         path.write_text(json.dumps(layers))
         (section,) = of_logs(analyse([path]).run)
         assert f"the sum of the times that the log prints for {says}" in section.verdict
+        assert not section.beyond()  # no kernels are known that could overlap
 
 
 def test_a_label_gives_the_name(tmp_path: Path) -> None:
