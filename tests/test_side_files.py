@@ -503,6 +503,20 @@ def test_a_line_that_is_cut_off_is_none(cut: int, tmp_path: Path) -> None:
     assert {(gemm.m, gemm.n, gemm.k, gemm.trans_a) for gemm in found} == {(64, 32, 16, False)}
 
 
+@pytest.mark.parametrize(
+    ("command", "trans_a", "type_"),
+    [
+        ("hipblaslt-bench -m 64 -n 32 -k 16 --precision f32_r -v 1 --activation_type none", False, "f32_r"),
+        ("./rocblas-bench --function gemm --sizem 64 --sizen 32 --sizek 16 -r f16_r --transposeA T", True, "f16_r"),
+    ],
+)
+def test_a_command_that_a_person_typed_may_leave_out_what_is_the_default(
+    command: str, trans_a: bool, type_: str, tmp_path: Path
+) -> None:
+    (gemm,) = gemms_of(f"{command}\n", tmp_path)
+    assert (gemm.m, gemm.n, gemm.k, gemm.trans_a, gemm.trans_b, gemm.types[0]) == (64, 32, 16, trans_a, False, type_)
+
+
 def test_lines_of_a_library_lie_between_those_of_a_run(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text(f"{CALL}some words\n{BENCH.format(5)}\n{CALL}{TRACE}\n")
     run = analyse([tmp_path / "a.log"]).run

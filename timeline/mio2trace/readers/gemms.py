@@ -48,6 +48,8 @@ _COMPLEX = late(r"\([^()]{0,100}\)")
 _ENTRY = late(r"- \{ (rocblas_)?function: (.*)")
 _TYPE = late(r"[A-Za-z][A-Za-z0-9_]{1,30}")
 _NAME = late(r"[A-Za-z_][\w<>:-]{0,80}")
+_LONG_OPTIONS = {"sizem": "m", "sizen": "n", "sizek": "k", "precision": "r", "function": "f"}
+"""Of the bench tools, as a person types them: the libraries print the short ones."""
 _MOST_FIELDS = 64
 _MOST_OF_A_GROUP = 1 << 14
 """The most words of the sizes of a grouped GEMM."""
@@ -157,10 +159,13 @@ def _options(text: str) -> tuple[dict[str, str], int]:
 
 
 def _of_options(library: str, options: Mapping[str, str], grouped: int) -> GemmChoice | None:
+    trans = "trans" if library == _LT else "transpose"
+    given = {_LONG_OPTIONS.get(name, name): value for name, value in options.items()}
+    options = {f"{trans}A": "N", f"{trans}B": "N"} | given
     function = options.get("f", "gemm") if library == _ROC else "matmul"
     if not options.get("a_type", options.get("r", "")):
-        return None  # the tools print all of these options, so the line is cut off
-    found = _of_fields(library, function, options, "mnk", "trans" if library == _LT else "transpose")
+        return None  # the libraries print all of these options, so the line is cut off
+    found = _of_fields(library, function, options, "mnk", trans)
     return found if found is None or grouped == 1 else msgspec.structs.replace(found, batch=found.batch * grouped)
 
 
