@@ -7,9 +7,12 @@ from pathlib import Path
 import orjson
 import pytest
 
+from mio2trace import analyse
+from mio2trace.answer import of_logs
 from mio2trace.model.log import FrameworkLog, LocalTime
 from mio2trace.notes import Notes
 from mio2trace.readers.caffe import CaffeDecoder
+from tests.commands import invoked
 from tests.conftest import shared_folder
 from tests.rocm_files import records_of
 from tests.small_runs import kinds
@@ -162,11 +165,29 @@ def test_marks_of_the_samples_are_no_layers() -> None:
     assert log("MARK begin iter0 forward 3 conv1", "MARK end iter0 forward 3 conv1").layers == ()
 
 
-def test_a_log_of_two_benchmarks_says_so() -> None:
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["*** Benchmark begins ***", "*** Benchmark ends ***", "*** Benchmark begins ***"],
+        ["Average time per layer: ", "conv1 forward: 2 ms.", "Average time per layer: ", "conv1 forward: 4 ms."],
+    ],
+)
+def test_a_log_of_two_benchmarks_says_so(texts: list[str]) -> None:
     notes = Notes()
-    log("*** Benchmark begins ***", "*** Benchmark ends ***", "*** Benchmark begins ***", notes=notes)
-    assert list(kinds(notes)) == ["log of several benchmarks, one after another"]
+    log(*texts, notes=notes)
+    assert list(kinds(notes)) == ["log of several benchmarks: times are means over them"]
     assert not notes.problems
+
+
+def test_layer_lines_of_two_runs_are_of_several_benchmarks() -> None:
+    """People paste the times before and after a change into one issue, without the lines around them."""
+    notes = Notes()
+    decoder = CaffeDecoder(0, "log", notes)
+    for number, thread in enumerate(("17120", "23689"), 1):
+        line = STAMP.replace("2155", thread) + f"conv5\tforward: {number} ms.\n"
+        decoder.feed(number, line.encode())
+    decoder.finish()
+    assert list(kinds(notes)) == ["log of several benchmarks: times are means over them"]
 
 
 def test_error_long_lines_and_numbers_take_no_time() -> None:
@@ -216,3 +237,25 @@ def test_what_one_telling_has_of_the_order_holds_between_two_others() -> None:
     backward = [f"{name}\tbackward: 1 ms." for name in ("e", "d", "c", "b", "a")]
     found = log(*setup, *forward, *backward)
     assert [layer.layer for layer in found.net] == ["a", "b", "c", "d", "e"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "says"),
+    [
+        ([f"Iteration: {ms} forward-backward time: {ms} ms." for ms in (65, 42, 40, 41)], "41.00 ms per iteration"),
+        (["Average Forward pass: 7.5 ms.", "Average Forward-Backward: 12.5 ms."], "12.50 ms per iteration"),
+    ],
+)
+def test_a_log_without_times_of_layers_has_the_time_of_an_iteration(
+    texts: list[str], says: str, tmp_path: Path
+) -> None:
+    """The first iteration is not counted among several. It was refused: `expected ... iterations`."""
+    (tmp_path / "run.log").write_text("".join(f"{STAMP}{text}\n" for text in texts))
+    (section,) = of_logs(analyse([tmp_path / "run.log"]).run)
+    assert section.verdict.startswith(f"{says}: the time that the log prints, without times of layers; no profile")
+
+
+def test_error_a_training_log_is_refused_with_what_to_give_instead(tmp_path: Path) -> None:
+    (tmp_path / "run.log").write_text(f"{STAMP}Iteration 50 (2.25436 iter/s, 21.292s/48 iter), loss = 3.2\n")
+    said = invoked("report", tmp_path / "run.log").stderr
+    assert "Caffe's log without the times of layers; expected the log of `caffe time`, or the profile" in said

@@ -201,7 +201,10 @@ def test_error_options_that_are_none_are_refused_before_anything_is_read() -> No
     [
         (b"[]", "^in: no kernel, copy or build in the profile: the program ran nothing on the device$"),
         (as_json(Program().calls), "^in: no kernel, copy or build in the profile"),
-        (LOG.splitlines()[0].encode(), "^in: nothing that has a time; expected kernels, layer times or iterations$"),
+        (
+            LOG.splitlines()[0].encode(),
+            "^in: Caffe's log without the times of layers; expected the log of `caffe time`, or the profile",
+        ),
         (b'{"time_fw_ms": 5}', "^in: nothing that has a time"),
     ],
 )

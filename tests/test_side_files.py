@@ -484,6 +484,10 @@ def test_a_complex_product_has_four_times_the_flops(tmp_path: Path) -> None:
     [
         (f"{BENCH.format(5)}\n" * 2, "1 GEMM of a BLAS library but no profile: `mio2trace ops` lists them"),
         (
+            "[2026-01-01 10:00:00][HIPBLASLT][69][Api][rocblaslt_create] h=0x7\n",
+            "0 GEMMs of a BLAS library but no profile: HIPBLASLT_LOG_MASK=32 or ROCBLAS_LAYER=2 makes it print them",
+        ),
+        (
             f"{KEYS[0]}=GemmFwdRest:1.5,8,{ALGORITHM}\n",
             "a find-db of MIOpen with 1 problem, which `mio2trace messages` shows",
         ),

@@ -352,10 +352,9 @@ def what_is_missing(run: Run, notes: Notes) -> str:
             )
         return f"no kernel, copy or build in the profile: {lost or 'the program ran nothing on the device'}"
     if run.libraries:
-        return (
-            f"{count(sum(log.size for log in run.libraries), 'record')} of MIOpen's log but no time; "
-            "expected the profile of the same run, too"
-        )
+        records = count(sum(log.size for log in run.libraries), "record")
+        calls = "" if any(log.size for log in run.libraries) else " (MIOPEN_ENABLE_LOGGING=1 makes it print calls)"
+        return f"{records} of MIOpen's log but no time{calls}; expected the profile of the same run, too"
     if run.framework is not None:
         return (
             "ops on the host, and no kernel or copy to report on; `mio2trace tfprof` lists the ops, `-o out.pftrace` "
@@ -367,11 +366,19 @@ def what_is_missing(run: Run, notes: Notes) -> str:
                 f"a {one.kind} of MIOpen with {count(len(one.records), 'problem')}, which `mio2trace messages` shows; "
                 "expected a profile or a log, too"
             )
+        lists = "`mio2trace ops` lists them"
+        if not one.gemms:
+            lists = "HIPBLASLT_LOG_MASK=32 or ROCBLAS_LAYER=2 makes it print them"
         return (
-            f"{count(len(one.gemms), 'GEMM')} of a BLAS library but no profile: `mio2trace ops` lists them; expected "
-            "the profile of the same run, too"
+            f"{count(len(one.gemms), 'GEMM')} of a BLAS library but no profile: {lists}; expected the profile of the "
+            "same run, too"
         )
     lost = "".join(f"; {note}" for note in notes.problems if not note.is_lost)
+    if any(log.first_stamp is not None for log in run.logs):
+        return (
+            "Caffe's log without the times of layers; expected the log of `caffe time`, or the profile of the same "
+            f"run, too{lost}"
+        )
     return f"nothing that has a time; expected kernels, layer times or iterations{lost}"
 
 

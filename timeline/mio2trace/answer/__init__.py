@@ -75,6 +75,8 @@ def of_logs(run: Run) -> list[Section]:
         said.append(
             f"{ms(total)} per iteration: the sum of the times that the log prints for {count(number, 'layer')}{both}"
         )
+    elif (iteration := _printed_iteration(run.logs)) is not None:
+        said.append(f"{ms(iteration)} per iteration: the time that the log prints, without times of layers")
     if operations:
         ran = [one for one in operations if one.phase == "run"]
         problems = len(set(map(problem_name, ran)))
@@ -116,14 +118,13 @@ def printed_reference(logs: Sequence[FrameworkLog], without: Sequence[FrameworkL
 
 
 def _printed_iteration(logs: Sequence[FrameworkLog]) -> float | None:
-    """Return the median of the iterations that the log prints, without the first one if there are several."""
-    times = [
-        event.duration_ns
-        for log in logs
-        for event in log.events
-        if event.kind == "iteration" and event.duration_ns is not None
-    ]
-    return median(times[1:] or times) if times else None
+    """Return the median of the iterations that the log prints, without the first one if there are several; their
+    printed mean if it prints none."""
+    events = [event for log in logs for event in log.events]
+    times = [one.duration_ns for one in events if one.kind == "iteration" and one.duration_ns is not None]
+    averages = [one.duration_ns for one in events if one.kind == "average iteration" and one.duration_ns is not None]
+    times = times[1:] or times or averages
+    return median(times) if times else None
 
 
 def _logged_layers(log: FrameworkLog) -> list[LayerRow]:

@@ -9,6 +9,7 @@ Stamps are local time; the four-digit form has no year. The reader does not deci
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import date
 from functools import lru_cache
@@ -197,9 +198,11 @@ class CaffeDecoder:
         return last == "benchmark begins"
 
     def finish(self) -> FrameworkLog:
-        runs = sum(event.kind == "benchmark begins" for event in self._events)
+        kinds = Counter(event.kind for event in self._events)
+        writers = {thread for _, _, thread in self._heads}
+        runs = max(kinds["benchmark begins"], kinds["average begins"], len(writers))
         if runs > 1:
-            self._notes.remark("log of several benchmarks, one after another", f"{self._place}: {runs}")
+            self._notes.remark("log of several benchmarks: times are means over them", f"{self._place}: {runs}")
         built = [list(self._tops), list(self._created), list(self._types), list(self._asked)[::-1]]
         tellings = [*built, list(self._printed["forward"])]
         backward = list(self._printed["backward"])
