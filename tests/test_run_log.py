@@ -178,6 +178,26 @@ def test_a_log_is_recognised_behind_whatever_begins_it(tmp_path: Path, text: byt
             b"|--|--|\n|              LABEL              | COUNT | DEPTH |   METRIC   | UNITS |\n",
             r"^anything: is a table of rocprof-sys .*; expected its database",
         ),
+        (b"Summary:\ngpu::gemm: 139.9ms / 73 = 1.9ms, 72%\n", r"^anything: is what `migraphx-driver` printed;"),
+        (
+            b"-----  -----\n       Name    Self CPU %      Self CPU   CPU total %\n-----  -----\n aten::mm   0.03%\n",
+            r"^anything: is a table of sums that PyTorch's profiler printed; expected its trace",
+        ),
+        (b"| Name | Self CPU total % | Self CPU total |\n| - | - | - |\n", r"^anything: is a table of sums that "),
+        (
+            b":3:hip_module.cpp           :669 : 4815821610375 us: [pid:2 tid:0x7]  hipLaunchKernel ( 0x7 ) \n",
+            r"^anything: is HIP's log of its calls \(AMD_LOG_LEVEL\); expected a profile",
+        ),
+        (b"Dispatch_ID(0), GPU_ID(2), Queue_ID(2)\n", r"^anything: is what rocprofv2 printed; expected a profile"),
+        (b"0. Top Stats\n0.1 Top Kernels\n", r"^anything: is what rocprof-compute printed .*; expected a profile"),
+        (
+            b"Loading results\nGemmTunableOp_BFloat16_TN(tn_8192_2_1024) -> Gemm_Hipblaslt_TN_61169,0.0171694\n",
+            r"^anything: is what TunableOp printed; expected its file of results",
+        ),
+        (
+            b"Average time per layer: \nconv1/7x7_s2\tforward: 1.35054 ms.\n",
+            r"^anything: is Caffe's times of layers without .*; expected the lines as Caffe printed them",
+        ),
         (EMPTY * 2, r"^anything: 2 empty \[dv/dt\] blocks, and no other line of it is known; expected"),
         (
             b"\x89HDF\r\n" + bytes(99),

@@ -53,11 +53,28 @@ _OTHERS: Mapping[re.Pattern[bytes], tuple[str, str]] = {
     late(rb"^(?:Best )?Perf(?: for [^\n]{1,400})?:\s+[\d.]{1,20} ms, [\d.]{1,20} TFlops", re.MULTILINE): (
         "what a benchmark of Composable Kernel printed (ckProfiler)", _PROFILED,
     ),
-    late(rb"MIGraphX Version: |^Rate: [\d.]{1,20} inferences?/sec", re.MULTILINE): (
+    late(rb"MIGraphX Version: |^Rate: [\d.]{1,20} ?(?:inferences?)?/sec|^gpu::[^\n]{1,400}: [\d.]{1,20}ms / \d",
+         re.MULTILINE): (
         "what `migraphx-driver` printed", f"MIOpen's log (MIOPEN_ENABLE_LOGGING=1), or {_PROFILED}",
     ),
     late(rb"^\|\s{0,60}LABEL\s{0,60}\|\s{0,20}COUNT\s{0,20}\|\s{0,20}DEPTH", re.MULTILINE): (
         "a table of rocprof-sys without the times of kernels", "its database (ROCPROFSYS_USE_ROCPD=ON)",
+    ),
+    late(rb"^[| ]{0,400}Name[| ]{1,400}Self CPU(?: total)? %", re.MULTILINE): (
+        "a table of sums that PyTorch's profiler printed", "its trace (`prof.export_chrome_trace(\"trace.json\")`)",
+    ),
+    late(rb"^:\d:\w{1,60}\.\w{1,5} {0,40}: {0,4}\d{1,6} {0,6}: {0,9}\d{1,20} us: ", re.MULTILINE): (
+        "HIP's log of its calls (AMD_LOG_LEVEL)", _PROFILED,
+    ),
+    late(rb"^(?:Dispatch_ID\(\d{1,19}\), GPU_ID\(|Record \[\d{1,19}\], Domain\()", re.MULTILINE): (
+        "what rocprofv2 printed", _PROFILED,
+    ),
+    late(rb"^0\.1\.? Top (?:Kernels|Stat)\b", re.MULTILINE): ("what rocprof-compute printed (Omniperf)", _PROFILED),
+    late(rb"^\w{0,60}TunableOp_\w{1,60}\(|^reading tuning results from ", re.MULTILINE): (
+        "what TunableOp printed", "its file of results (tunableop_results0.csv)",
+    ),
+    late(rb"^[ \t]{0,40}\S{1,200}[ \t]{1,40}(?:forward|backward): [\d.e+-]{1,20} ms", re.MULTILINE): (
+        "Caffe's times of layers without the time and place that begin each line", "the lines as Caffe printed them",
     ),
 }  # fmt: skip
 """Text of other programs, what it is, and what to give instead."""
