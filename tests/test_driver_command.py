@@ -297,8 +297,11 @@ BEGIN, END = COMMAND.split(" -y")
         # the driver's own line after a command is the same run
         ([GIVEN, OWN, GIVEN, OWN.replace("Driver ", "Driver: ")], [COMMAND] * 2),
         ([GIVEN.replace(COMMAND, WIDE), OWN], [WIDE]),
+        # also if several commands were given at once
+        ([GIVEN, GIVEN, OWN, "time: 1 ms", OWN], [COMMAND] * 2),
+        ([GIVEN, f"> ./bin/MIOpenDriver {COMMAND} -t 1", OWN, "stats: x", f"{OWN} -t 1"], [COMMAND, f"{COMMAND} -t 1"]),
+        ([GIVEN, OWN, "time: 1 ms", OWN], [COMMAND] * 2),
         # a list of commands
-        ([GIVEN, GIVEN, OWN, "time: 1 ms", OWN], [COMMAND] * 3),
         ([GIVEN.removeprefix("$ ")] * 2, [COMMAND] * 2),
         ([OWN, OWN], [COMMAND] * 2),
         ([GIVEN, OWN.replace("-n 2", "-n 3")], [COMMAND, COMMAND.replace("-n 2", "-n 3")]),
@@ -309,6 +312,31 @@ BEGIN, END = COMMAND.split(" -y")
 )
 def test_which_lines_are_one_command(lines: list[str], found: list[str]) -> None:
     assert commands(*lines) == found
+
+
+def test_what_the_driver_prints_is_of_its_own_line_of_the_command() -> None:
+    """The commands given at once are in front of the output of all."""
+    others = COMMAND.replace("-n 2", "-n 3")
+    log = decoded([f"{GIVEN}\n> MIOpenDriver {others}\n{OWN}\nstats: a\nMIOpenDriver {others}\nstats: b\n".encode()])
+    assert [(one.line, one.text) for one in log.records] == [
+        (3, COMMAND), (4, "stats: a"), (5, others), (6, "stats: b"),
+    ]  # fmt: skip
+    assert dict(log.counts) == {"command conv": 2, "driver command repeated on standard output": 2, "line driver": 2}
+
+
+@pytest.mark.parametrize(
+    ("line", "times"),
+    [
+        ("     12 ./bin/MIOpenDriver {}", 12),
+        ("     12 MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver {}", 12),
+        ("   3 MIOpenDriver {}", 3),
+        ("  501  ./bin/MIOpenDriver {}", 0),  # the shell's history
+        ("12 MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver {}", 1),  # a thread
+    ],
+)
+def test_a_command_that_was_counted_is_that_many(line: str, times: int) -> None:
+    """People send `sort log | uniq -c`. Each command counted once."""
+    assert commands(line.format(COMMAND)) == [COMMAND] * times
 
 
 def test_a_long_line_takes_no_long_time() -> None:

@@ -68,6 +68,7 @@ _ALL_ZERO = bytes(b"0"[0] if byte in b"123456789" else byte for byte in range(25
 """The meaning of a text does not depend on its digits."""
 
 _ECHO = len(b"MIOpenDriver: ")
+_MOST_TIMES = 1 << 17
 _LONGEST_HEAD = 1024
 """Bytes after a prefix that show whether it is one: a line may contain its word thousands of times."""
 
@@ -90,7 +91,12 @@ class MiopenDecoder:
         self._view: Untimed | None = None
         self._entries = Entries(self._out, self._replay, notes)
         self.wrapped = WrappedCommands(self._out)
-        self._typed = 0  # the last line with a command that a person gave: the driver repeats it
+        # The places of the commands that a person gave, because the driver repeats them: the last ones, those by text,
+        # and those that a later repetition replaces.
+        self._typed: list[int] = []
+        self._awaited: dict[str, list[int]] = {}
+        self._replaced: set[int] = set()
+        self._times = 1  # how often the line occurred, from `uniq -c`
 
     def feed(self, number: int, line: bytes) -> bool:
         """Read line ``number`` (from 1); return False if it is no part of a MIOpen record."""
@@ -182,6 +188,8 @@ class MiopenDecoder:
         """Return the log. Open entries are kept, marked incomplete. ``foreign``: lines that no decoder knew."""
         self._entries.finish()
         self._replay.settle()
+        for place in sorted(self._replaced, reverse=True):
+            del self._out.records[place]
         counts, records = self._out.counts, tuple(self._out.records)
         if stray := counts.get("stray", 0):
             self._notes.remark("line with MIOpen's prefix of an unknown form", count=stray)
@@ -221,6 +229,8 @@ class MiopenDecoder:
         ends = [match.start() for match in found[1:]] + [len(text)]
         for match, end in zip(found, ends, strict=True):
             thread = int(match["tid"]) if match["tid"] else None
+            if thread is not None and match.start() and text[: match.start()].isspace():
+                self._times, thread = thread, None
             self._out.stamp = stamp_of(match["date"])
             if match["elapsed"]:
                 self._out.elapsed = (self._out.elapsed or 0) + nanoseconds(match["elapsed"])
@@ -299,19 +309,36 @@ class MiopenDecoder:
         found = BARE_COMMAND.match(text)
         if found:
             command, before = _command_in(found["text"]), self.wrapped.ends_before(number)
-            typed = before if before is not None and self._typed == before.line and found["path"] is None else None
-            if typed is not None and typed.text.split() == command.split():
+            self._times = int(found["times"] or 1)
+            if found["path"] is not None or found.start("text") > _ECHO:
+                self._typed.append(len(self._out.records))
+            elif (place := self._typed_before(command, before)) is not None:
+                typed = self._out.records[place]
                 self._counted(number, text, "driver command repeated on standard output")
-            else:
-                self._command(number, "", command, None)
-                if found["path"] is not None or found.start("text") > _ECHO:
-                    self._typed = number
+                if typed is before:
+                    return True
+                self._replaced.add(place)  # what the driver prints for it comes here
+                self._out.counts[command_kind(command)] -= 1
+            self._command(number, "", command, None)
             return True
         if b"kernel_name = " in text and b"local_work_dim = " in text:
             for launch in debug_launches(text):
                 self._add_message(number, "Debug", "run", launch, "launch")
             return True
         return False
+
+    def _typed_before(self, command: str, before: Command | None) -> int | None:
+        """Return the place of a command that a person gave and the driver repeats now. ``before``: the last record."""
+        records = self._out.records
+        for place in self._typed:
+            typed = records[place]
+            if isinstance(typed, Command):
+                self._awaited.setdefault(" ".join(typed.text.split()), []).append(place)
+        self._typed.clear()
+        places = self._awaited.get(" ".join(command.split()))
+        if not places:
+            return None
+        return places.pop(-1 if records[places[-1]] is before else 0)
 
     def _printed(self, number: int, text: bytes) -> bool:
         if text.startswith(PERFORMANCE):
@@ -353,7 +380,13 @@ class MiopenDecoder:
 
     def _command(self, number: int, tag: str, text: str, thread: int | None, raw: bytes = b"") -> None:
         """Read a command. ``raw``: the line, if it holds nothing else."""
-        self._out.add_command(number, tag, text, thread)
+        if self._times > 1:
+            self._notes.remark("command counted by uniq -c: taken that often", f"line {number}: {self._times}")
+        if self._times > _MOST_TIMES:
+            self._notes.add(f"count of a command above {_MOST_TIMES}: taken as that", f"line {number}: {self._times}")
+        for _ in range(min(self._times, _MOST_TIMES)):
+            self._out.add_command(number, tag, text, thread)
+        self._times = 1
         if raw:
             made = Command(self._out.source, 0, tag, text, thread)
             prefixed = raw.startswith(self._plain)
