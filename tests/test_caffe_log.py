@@ -258,4 +258,4 @@ def test_a_log_without_times_of_layers_has_the_time_of_an_iteration(
 def test_error_a_training_log_is_refused_with_what_to_give_instead(tmp_path: Path) -> None:
     (tmp_path / "run.log").write_text(f"{STAMP}Iteration 50 (2.25436 iter/s, 21.292s/48 iter), loss = 3.2\n")
     said = invoked("report", tmp_path / "run.log").stderr
-    assert "Caffe's log without the times of layers; expected the log of `caffe time`, or the profile" in said
+    assert "log lines without times of layers, as `caffe time` prints them; expected those, or the profile" in said

@@ -318,9 +318,8 @@ def test_what_the_driver_prints_is_of_its_own_line_of_the_command() -> None:
     """The commands given at once are in front of the output of all."""
     others = COMMAND.replace("-n 2", "-n 3")
     log = decoded([f"{GIVEN}\n> MIOpenDriver {others}\n{OWN}\nstats: a\nMIOpenDriver {others}\nstats: b\n".encode()])
-    assert [(one.line, one.text) for one in log.records] == [
-        (3, COMMAND), (4, "stats: a"), (5, others), (6, "stats: b"),
-    ]  # fmt: skip
+    found = [(one.line, one.text) for one in log.records if isinstance(one, (Command, Message))]
+    assert found == [(3, COMMAND), (4, "stats: a"), (5, others), (6, "stats: b")]
     assert dict(log.counts) == {"command conv": 2, "driver command repeated on standard output": 2, "line driver": 2}
 
 

@@ -203,7 +203,7 @@ def test_error_options_that_are_none_are_refused_before_anything_is_read() -> No
         (as_json(Program().calls), "^in: no kernel, copy or build in the profile"),
         (
             LOG.splitlines()[0].encode(),
-            "^in: Caffe's log without the times of layers; expected the log of `caffe time`, or the profile",
+            "^in: log lines without times of layers, as `caffe time` prints them; expected those, or the profile",
         ),
         (b'{"time_fw_ms": 5}', "^in: nothing that has a time"),
     ],

@@ -188,6 +188,19 @@ def test_a_log_is_recognised_behind_whatever_begins_it(tmp_path: Path, text: byt
             b":3:hip_module.cpp           :669 : 4815821610375 us: [pid:2 tid:0x7]  hipLaunchKernel ( 0x7 ) \n",
             r"^anything: is HIP's log of its calls \(AMD_LOG_LEVEL\); expected a profile",
         ),
+        (
+            b"650321:650322 1:1 x\n6503210078040033:6503210079483188 2:0 CopyDeviceToHost:48:35331\n",
+            r"^anything: is what roctracer printed for rocprof; expected a profile",
+        ),
+        *(
+            (table, r"^anything: is a table of rocprof, but not as it wrote it; expected the names of the columns in")
+            for table in (
+                b'```\n"Kind","Start_Timestamp","End_Timestamp"\n"KERNEL_DISPATCH",1,2\n```\n',
+                b'"KERNEL_DISPATCH","Agent 2",1,0\n',
+                b"| Index | KernelName | BeginNs | EndNs |\n| - | - | - | - |\n",
+                b"Kind;Start_Timestamp;End_Timestamp\nKERNEL_DISPATCH;1;2\n",
+            )
+        ),
         (b"Dispatch_ID(0), GPU_ID(2), Queue_ID(2)\n", r"^anything: is what rocprofv2 printed; expected a profile"),
         (b"0. Top Stats\n0.1 Top Kernels\n", r"^anything: is what rocprof-compute printed .*; expected a profile"),
         (

@@ -353,8 +353,8 @@ def what_is_missing(run: Run, notes: Notes) -> str:
         return f"no kernel, copy or build in the profile: {lost or 'the program ran nothing on the device'}"
     if run.libraries:
         records = count(sum(log.size for log in run.libraries), "record")
-        calls = "" if any(log.size for log in run.libraries) else " (MIOPEN_ENABLE_LOGGING=1 makes it print calls)"
-        return f"{records} of MIOpen's log but no time{calls}; expected the profile of the same run, too"
+        more = "" if any(log.size for log in run.libraries) else " (MIOPEN_ENABLE_LOGGING=1 makes it print calls)"
+        return f"{records} of MIOpen's log but no time{more}; expected the profile of the same run, too"
     if run.framework is not None:
         return (
             "ops on the host, and no kernel or copy to report on; `mio2trace tfprof` lists the ops, `-o out.pftrace` "
@@ -376,8 +376,8 @@ def what_is_missing(run: Run, notes: Notes) -> str:
     lost = "".join(f"; {note}" for note in notes.problems if not note.is_lost)
     if any(log.first_stamp is not None for log in run.logs):
         return (
-            "Caffe's log without the times of layers; expected the log of `caffe time`, or the profile of the same "
-            f"run, too{lost}"
+            "log lines without times of layers, as `caffe time` prints them; expected those, or the profile of the "
+            f"same run, too{lost}"
         )
     return f"nothing that has a time; expected kernels, layer times or iterations{lost}"
 
