@@ -206,7 +206,8 @@ def test_the_posted_logs_give_operations(shared: Path) -> None:
     way = {"F": "forward", "D": "backward-data", "W": "backward-weights"}
     wanted = {
         "02": ["1 pool D run 1x512x1x2"], "03": ["11 conv D run 1x48x1x1"], "06": ["1 conv F run 64x512x28x28"],
-        "07": ["2 conv W find 64x128x112x112"], "12": ["5 conv F find 64x1024x14x14", "13 conv F find "],
+        "07": ["2 conv W find 64x128x112x112", "4 conv - run 64x128x112x112"],
+        "12": ["5 conv F find 64x1024x14x14", "13 conv F find "],
         "13": ["1 conv F find 64x64x56x56"], "14": ["1 conv F find 16x192x28x28"],
         "20": ["1 conv W find ", "2 conv W run 16x64x32x32"], "27": ["6 fusion F run 32x3x224x7"],
         "32": ["1 conv W run 400x1024x1x1"], "38": ["8 conv F find 1x640x100x320x320"],
@@ -218,10 +219,23 @@ def test_the_posted_logs_give_operations(shared: Path) -> None:
     for path in (shared / "samples" / "miopen-logs").glob("*.txt"):
         if path.name[:2] in wanted:
             assert [
-                f"{o.line} {o.primitive} {letter[o.direction or '']} {o.phase} {'x'.join(map(str, o.input))}"
+                f"{o.line} {o.primitive} {letter.get(o.direction or '', '-')} {o.phase} {'x'.join(map(str, o.input))}"
                 for o in ops_of(path.read_bytes())
             ] == wanted.pop(path.name[:2]), path.name
     assert not wanted
+
+
+def test_a_command_of_the_driver_is_a_run_of_its_own_if_the_log_says_no_more_about_it() -> None:
+    """People paste the log of their program and a run of the driver into one issue. The latter was dropped."""
+    plain = "conv -n 2 -c 4 -H 9 -W 8 -k 6 -y 3 -x 3 -p 0 -q 0 -u 1 -v 1 -l 1 -j 1 -m conv -g 1 -F {} -t 1"
+    logged = "MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver " + plain
+    own = "MIOpenDriver " + plain
+    for lines, found in (
+        ([logged.format(2), own.format(1)], ["backward-data", "forward"]),
+        ([own.format(1), "GPU Kernel Time", own.format(2), logged.format(2)], ["forward", "backward-data"]),
+        ([own.format(1), logged.format(1), logged.format(1)], ["forward", "forward"]),
+    ):
+        assert [o.direction for o in ops_of("\n".join([*lines, ""]))] == found
 
 
 def test_torn_is_what_lost_a_part_and_unread_what_nothing_was_found_in() -> None:

@@ -254,8 +254,7 @@ class Assembly:
         self._repeats = Repeats(self._state, log.records) if repeats else None
         entries = any(isinstance(record, Entry) and record.call.api in OPS for record in log.records)
         self._lines = LevelLines(self._state, entries)
-        # A bare command is the driver's own first line if the log has other records.
-        self._bare = not (entries or any(map(_tells, log.records)))
+        self._alone = _alone(log.records)
         self._weights_find_first = not entries and log_form(log) in ("2.1", "2.3")
         self._other_command_seen = False
         self._weights_seen: set[Problem] = set()
@@ -373,7 +372,7 @@ class Assembly:
     def _command(self, command: Command) -> None:
         state = self._state
         problem = parse(command.text, command.tag)
-        if not command.tag and not self._bare:
+        if not command.tag and command.line not in self._alone:
             state.template = problem
             state.statements += 1
             return
@@ -428,11 +427,25 @@ class Assembly:
 _immediate = methodcaller("immediate")
 
 
-def _tells(record: Entry | Command | Message) -> bool:
-    """Return whether a record belongs to an operation, in a log without entries."""
+def _alone(records: tuple[Record, ...]) -> frozenset[int]:
+    """Return the lines of bare commands that are all that the log tells about a run. If a record of the library comes
+    before the next bare command, the command is the driver's own first line."""
+    bare = [place for place, record in enumerate(records) if type(record) is Command and not record.tag]
+    ends = [*bare[1:], len(records)]
+    return frozenset(
+        records[place].line
+        for place, end in zip(bare, ends, strict=False)
+        if not any(_tells(records[at]) for at in range(place + 1, end))
+    )
+
+
+def _tells(record: Record) -> bool:
+    """Return whether a record belongs to an operation."""
     if isinstance(record, Command):
         return bool(record.tag)
-    return isinstance(record, Message) and record.kind in ("search", "execution", "immediate", "summary", "chosen")
+    if isinstance(record, Entry):
+        return record.call.api in OPS
+    return record.kind in ("search", "execution", "immediate", "summary", "chosen")
 
 
 # -- Whether a command belongs to an entry's call, and the values that it adds to the entry's problem ------------------
