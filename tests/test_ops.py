@@ -25,7 +25,7 @@ from mio2trace.ops.families.elementwise import ActivProblem, OpTensorProblem, So
 from mio2trace.ops.families.normalisation import BnormProblem, LrnProblem
 from mio2trace.ops.families.pool import PoolProblem
 from mio2trace.ops.log.level_lines import find_db_key, network_config
-from mio2trace.ops.operation import Operation
+from mio2trace.ops.operation import Operation, problem_name
 from mio2trace.ops.problem import CommandError, Form, Problem
 from mio2trace.ops.values import SOLVERS, Tensor, common_layout, family, integers, layouts, packed_strides, solver_name
 from mio2trace.readers.miopen import MiopenDecoder
@@ -223,6 +223,12 @@ def test_the_posted_logs_give_operations(shared: Path) -> None:
                 for o in ops_of(path.read_bytes())
             ] == wanted.pop(path.name[:2]), path.name
     assert not wanted
+
+
+def test_the_two_gradients_of_a_recurrent_network_are_two_problems() -> None:
+    line = "./bin/MIOpenDriver rnn -n 64 -W 1024 -H 1024 -l 1 -b 0 -m lstm -p 0 -r 0 -k 75 -F {} -t 1\n"
+    names = [problem_name(one) for one in ops_of("".join(line.format(way) for way in (1, 2, 4)))]
+    assert names == [f"RNN {way} 75x64x1024 lstm" for way in ("fwd", "bwd data", "bwd weights")]
 
 
 def test_a_command_of_the_driver_is_a_run_of_its_own_if_the_log_says_no_more_about_it() -> None:

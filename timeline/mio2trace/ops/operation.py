@@ -303,9 +303,9 @@ def _shapes(operation: OperationFacts) -> Iterator[str]:
         yield shape_text(operation.input)
         if operation.output and operation.output != operation.input:
             yield from ("->", shape_text(operation.output))
-    is_conv = operation.primitive in _TWO_GRADIENTS
+    is_conv = operation.primitive in _TWO_GRADIENTS and len(operation.weights) > 2
     window = operation.weights[2:] if is_conv else operation.window
-    if is_conv and operation.weights and not operation.output:
+    if is_conv and not operation.output:
         yield f"w{shape_text(operation.weights)}"
     elif window:
         yield f"k{shape_text(window)}"

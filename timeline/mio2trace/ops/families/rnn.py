@@ -180,4 +180,5 @@ FAMILY = Family(
     ),
     words={word: Word(from_command, "rnn", _OPTIONS, _NAMES) for word in ("rnn", "rnn_seq")},
     names={"rnn": "RNN"},
+    two_gradients=frozenset(("rnn",)),
 )
