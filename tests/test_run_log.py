@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mio2trace import analyse
+from mio2trace.answer import of_logs
 from mio2trace.conversion import convert
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
@@ -337,3 +339,12 @@ def test_a_log_beside_a_profile_may_begin_with_much_of_other_programs(lines: int
     found = convert(tmp_path)
     assert [one["format"] for one in found.metadata["inputs"]][1:] == [run_log.NAME]
     assert [note.count for note in found.notes if "neither profile nor log" in note.kind] == [1]
+
+
+@pytest.mark.parametrize(
+    "line", ["MIOpen(HIP): Info [Handle] stream: 0, device_id: 0", "MIOpen(HIP): Warning [IsEnoughWorkspace] a"]
+)
+def test_a_log_that_says_nothing_of_an_operation_names_the_command_that_shows_it(line: str, tmp_path: Path) -> None:
+    (tmp_path / "run.log").write_text(f"{line}\n")
+    (section,) = of_logs(analyse([tmp_path / "run.log"]).run)
+    assert section.verdict.startswith("MIOpen's log (`mio2trace messages` lists what it says), no operation;")

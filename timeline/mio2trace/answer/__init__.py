@@ -84,7 +84,7 @@ def of_logs(run: Run) -> list[Section]:
         parts += [count(len(operations) - len(ran), "search")] if len(ran) < len(operations) else []
         sought = "" if ran else _sought(operations)
         said.append(f"{' and '.join(parts)} in the log{sought}")
-    if not said and any(log.records for log in run.libraries):
+    if not said and run.libraries:
         said.append("MIOpen's log (`mio2trace messages` lists what it says), no operation")
     if not (said or complaints):
         return []
