@@ -336,6 +336,30 @@ def test_an_operation_in_two_rows_works_once() -> None:
     assert [layer["flop"] for layer in drawn(alignment, "layer")] == [1000, 0]
 
 
+def test_operations_without_a_known_problem_are_not_one() -> None:
+    """Their slices and their kernels in the trace have the name, sizes and work that the table has."""
+    shapes = [(1, 16, 23, 23), (1, 32, 11, 11), (1, 32, 5, 5)]
+    made = [
+        made_operation(
+            index=at, primitive="pool", direction="forward", input=shape, mode=f"m{at}", flop=at, bytes_min=at
+        )
+        for at, shape in enumerate(shapes)
+    ]
+    alignment = joined([("pool", "a"), ("pool", "a"), ("pool", "a")], {}, made)
+    for at in range(len(made)):
+        alignment.links.give_operation((at,), at, "buffers")
+    table = {row["operation"]: row for row in ops.cost_table(made, Measures(alignment)).rows}
+    for row in drawn(alignment, "operation"):
+        said = table[row["operation"]]
+        assert {key: row[key] for key in ("name", "input", "mode")} == {
+            key: said[key] for key in ("name", "input", "mode")
+        }
+        assert (row["flop"], row["bytes_min"]) == (row["operation"], row["operation"])
+    for kernel in drawn(alignment, "kernel"):
+        assert kernel["operation_name"] == table[kernel["operation"]]["name"]
+        assert (kernel["flop"], kernel["bytes_min"]) == (kernel["operation"], kernel["operation"])
+
+
 def test_a_time_that_is_not_known_is_none() -> None:
     """A kernel without times is counted, and leaves the sum without a number; so do the sums that it is part of."""
     alignment = joined([("conv", "a"), ("conv", "a"), ("conv", "b")], {}, [operation(0), operation(1)])

@@ -378,8 +378,9 @@ class Containers:
         if known is not None:
             return known
         key = (
-            id(facts.problem), facts.api, facts.phase, facts.algorithm, facts.solver,
-            facts.workspace_bytes, facts.dtype, facts.command, facts.primitive, facts.direction,
+            id(facts if facts.problem is None else facts.problem), facts.api, facts.phase, facts.algorithm,
+            facts.solver, facts.workspace_bytes, facts.dtype, facts.dtype_by, facts.mode, facts.flop, facts.bytes_min,
+            facts.command, facts.primitive, facts.direction,
         )  # fmt: skip
         found = self._names.get(key)
         if found is None:

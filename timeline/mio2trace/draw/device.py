@@ -75,7 +75,7 @@ class Commands:
         self.several = self._gemm_parts()
         """For each kernel that represents a GEMM of several kernels: their number, the sum of their times, the last
         end."""
-        self._names: dict[object, tuple[object, dict[str, str]]] = {}
+        self._names: dict[tuple[str, str | None], dict[str, str]] = {}
         self._alike: defaultdict[int, dict[int, Slice]] = defaultdict(dict)
         profile = alignment.profile
         kernels = present(commands.name.codes[commands.is_kernel]).tolist()
@@ -183,7 +183,8 @@ class Commands:
                 yield codes
         wholes = np.flatnonzero(self._whole_of != NONE)
         codes = np.zeros(count, np.int32)
-        codes[wholes] = 1 + self._of_operations(self._whole_of[wholes], lambda one: id(one.problem)).codes
+        work = self._of_operations(self._whole_of[wholes], lambda one: (one.gemm, one.flop, one.bytes_min))
+        codes[wholes] = 1 + work.codes
         yield codes
 
     def _like(self, track: int, position: int) -> Slice:
@@ -238,15 +239,11 @@ class Commands:
         """Return the first arguments of a kernel for a reader: its operation, and the solver."""
         if operation is None:
             return {}
-        key = id(operation.problem), operation.primitive, operation.direction, operation.phase, operation.solver
+        key = operation_name(operation), operation.solver
         named = self._names.get(key)
         if named is None:
-            made = {"operation_name": operation_name(operation)}
-            if operation.solver:
-                made["solver"] = operation.solver
-            # The problem is kept, so that its identity represents it.
-            named = self._names[key] = operation.problem, made
-        return named[1]
+            named = self._names[key] = {"operation_name": key[0]} | ({"solver": key[1]} if key[1] else {})
+        return named
 
     def _own(self, positions: Numbers) -> dict[str, Column]:
         """Return what an activity has for itself, whatever it belongs to."""
