@@ -514,6 +514,22 @@ def test_damage_between_events_loses_what_it_touches(tmp_path: Path) -> None:
     assert len(kernels(profile)) == 3
 
 
+def test_half_a_character_is_shown_as_unknown_in_every_form(tmp_path: Path) -> None:
+    """A JSON escape may state half of a surrogate pair, which no file of UTF-8 can hold."""
+    path = tmp_path / "t.json"
+    path.write_bytes(trace().replace(b"igemm_fwd", rb"\ud83digemm_fwd"))
+    for args in (
+        ["report", str(path), "--format", "json"],
+        ["convert", str(path), "-o", str(tmp_path / "t.parquet")],
+        ["bundle", str(path), "-o", str(tmp_path / "t.zip")],
+        ["compare", str(path), "--save", str(tmp_path / "base.json")],
+        ["query", str(path), "select name from kernels"],
+    ):
+        result = CliRunner().invoke(cli, args)
+        assert result.exit_code == 0, result.output
+    assert "\N{REPLACEMENT CHARACTER}igemm_fwd" in result.output
+
+
 def test_a_correlation_may_be_called_external_id(tmp_path: Path) -> None:
     """As some versions for ROCm write it. Ops have external ids of their own, which may be the same numbers."""
     events = rows()

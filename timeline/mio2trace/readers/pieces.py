@@ -79,6 +79,7 @@ _NEXT = late(r"\{\s*" + _FIRST_KEYS)
 _OPENING = late(rb'"traceEvents"\s*:\s*\[')
 _ALONE = late(rb"\s*\[")
 _SPACE = late(r"[\s,]*")
+_LONE_SURROGATE = late("[\ud800-\udfff]")
 _NO_NUMBER = late(rb'(?<!\\)("\s*:\s*)-?(?:inf|nan|NaN|Infinity)(?=\s*[,}])')
 """A value as C++ prints it, which JSON does not have: ``"blocks per SM": inf`` (of a device without properties),
 ``"memory bandwidth (GB/s)": inf`` (a copy of no duration)."""
@@ -324,7 +325,8 @@ def _event(made: dict[str, Any]) -> _LooseEvent:
             raw = msgspec.Raw(msgspec.json.encode(made["args"]))
         except (ValueError, TypeError, RecursionError, OverflowError):
             raw = _UNREADABLE_ARGS
-    ph, cat, name = (word if isinstance(word := made.get(key), str) else "" for key in ("ph", "cat", "name"))
+    words = (word if isinstance(word := made.get(key), str) else "" for key in ("ph", "cat", "name"))
+    ph, cat, name = (_LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", word) for word in words)
     plain = [made.get(key) for key in ("pid", "tid", "ts", "dur", "id")]  # no lists, objects and the like
     pid, tid, ts, dur, number = (one if isinstance(one, (int, float, str, Decimal)) else None for one in plain)
     return _LooseEvent(ph, cat, name, pid, tid, ts, dur, number, raw)  # type: ignore[arg-type]
