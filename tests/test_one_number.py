@@ -39,6 +39,7 @@ from mio2trace.reports import Row, Unit, ops
 from mio2trace.reports import kernels as kernel_tables
 from mio2trace.reports.layers import Repetition, execution_table
 from mio2trace.trace import Slice
+from tests.commands import json_of
 from tests.conftest import ROOT, Engine, shared_folder
 from tests.kineto_files import FIRST_US, trace
 from tests.kineto_files import row as event_of
@@ -412,6 +413,35 @@ def test_a_layer_without_direction_is_counted_once() -> None:
     assert {of[1:]: [execution.kernels for execution in all_of] for of, all_of in ran.items()} == {
         ("a", "forward"): [1], ("b", "forward"): [0], ("c", "forward"): [0], ("update", None): [1],
     }  # fmt: skip
+
+
+def test_work_of_zero_and_time_in_no_operation_are_the_same_in_every_form(tmp_path: Path) -> None:
+    """No work gives no rate. A layer that only copies in one of its stretches keeps the rate of its kernels. What is in
+    no operation is a row of its lists."""
+    us = FIRST_US
+    rows = [event_of("user_annotation", "ProfilerStep#3", 542, 542, us, 400, External_id=1)]
+    rows.append(event_of("python_function", "nn.Module: ReLU_0", 542, 542, us + 1, 250, Python_id=1))
+    shapes = {"Input_Dims": [[8, 8]], "Input_type": ["float"], "Concrete_Inputs": [""]}
+    for number, (op, at) in enumerate((("aten::relu", 10), ("aten::fill_", 300), ("", 350)), 70):
+        if op:
+            rows.append(event_of("cpu_op", op, 542, 542, us + at, 30, External_id=number, **shapes))
+        rows.append(event_of("cuda_runtime", "hipLaunchKernel", 542, 542, us + at + 5, 5, correlation=number))
+        rows.append(event_of("kernel", f"k{number}", 2, 0, us + at + 20, 9, device=2, stream=0, correlation=number))
+    rows.append(event_of("cuda_runtime", "hipMemcpyAsync", 542, 542, us + 200, 5, correlation=80))
+    rows.append(event_of("gpu_memcpy", "Memcpy DtoD", 2, 0, us + 210, 3, device=2, stream=0, correlation=80, bytes=64))
+    path = tmp_path / "t.json"
+    path.write_bytes(trace(rows))
+    (run,) = json_of("report", path)["runs"]
+    for part in ("layers", "operations", "problems", "kernels"):
+        assert sum(one["ns"] for one in run[part]) == run["kernel_ns"] == 27_000
+    assert run["operations"][-1] == run["problems"][-1]
+    asked = {row["operation"]: row.get("gflops") for row in json_of("query", path, "slowest operations")}
+    assert asked == {
+        row["name"]: None if row.get("gflops") is None else round(row["gflops"], 3) for row in json_of("ops", path)
+    }
+    layers = {row["layer"]: round(row["gflops"], 3) for row in json_of("layers", path) if "gflops" in row}
+    assert layers
+    assert layers == {row["layer"]: row["gflops"] for row in json_of("query", path, "slowest layers")}
 
 
 # -- A number agrees with its noun: no output says `1 runs`, over inputs that have one of everything.

@@ -569,7 +569,7 @@ def _run(section: Section) -> dict[str, Any]:
         ],
         "layers": _listed(section, section.layers, section.no_layer),
         "layer_classes": _listed(section, section.classes, None),
-        "operations": _listed(section, section.operations, None),
+        "operations": _listed(section, section.operations, section.no_operation),
         "problems": _listed(section, section.problems, section.no_operation),
         "kernels": _listed(section, section.kernels, None),
         "findings": [finding.record() for finding in section.findings],

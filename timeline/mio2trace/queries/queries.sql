@@ -75,7 +75,7 @@ group by process;
 -- Layers by their kernel time in a steady iteration, searches left out; printed times where there is no profile.
 with
   spans as (
-    select process, layer_index, name, direction, sum(dur) as dur, sum(flop) as flop, count(flop) = count(*) as whole
+    select process, layer_index, name, direction, sum(dur) as dur, sum(flop) as flop, count(flop) = count(nullif(kernels, 0)) as whole
     from layers
     where side = 'device'
       and ((process, iteration) in (select process, iteration from steady_iterations)
@@ -91,7 +91,7 @@ from (
     round(ranked.ns / 1e6 / iterations, 3) as kernel_ms, round(100.0 * ranked.ns / total.ns, 1) as percent_of_kernel_time,
     round(100.0 * sum(ranked.ns) over (partition by ranked.process order by ranked.ns desc, begin) / total.ns, 1) as cumulative_percent,
     round(1.0 * kernels / iterations, 1) as kernels, round(spans.dur / 1e6 / iterations, 3) as span_ms,
-    case when whole then round(1.0 * flop / ranked.ns, 3) end as gflops, null as printed_ms,
+    case when whole then round(1.0 * nullif(flop, 0) / ranked.ns, 3) end as gflops, null as printed_ms,
     ranked.ns, begin
   from ranked join steady_total as total on total.process = ranked.process left join spans
     on spans.process = ranked.process and spans.layer_index = ranked.layer_index and spans.name = ranked.layer
@@ -124,7 +124,7 @@ with
 select nullif(process, '') as process, name as operation, layer, round(1.0 * count(*) / iterations, 2) as calls,
   round(sum(ran.ns) / 1e6 / iterations, 3) as kernel_ms, round(100.0 * sum(ran.ns) / total.ns, 1) as percent_of_kernel_time,
   round(1.0 * sum(kernels) / iterations, 1) as kernels, max(solvers) as solver,
-  case when count(flop) = count(*) then round(1.0 * sum(flop) / sum(ran.ns), 3) end as gflops, min(command) as command
+  case when count(flop) = count(*) then round(1.0 * nullif(sum(flop), 0) / sum(ran.ns), 3) end as gflops, min(command) as command
 from each_call join ran using (process, operation) join steady_total as total using (process)
 group by process, name, layer order by length(process), process, sum(ran.ns) desc, min(begin);
 
@@ -147,7 +147,7 @@ from commands where layer is null group by name, category, phase order by sum(du
 -- query: iterations
 -- Passes in order: their length, the share of it in which kernels ran, and the number of kernels.
 select nullif(process, '') as process, name as pass, iteration, direction, round(dur / 1e6, 3) as ms, round(kernel_ns / 1e6, 3) as kernel_ms,
-  round(100.0 * kernel_ns / dur, 1) as kernel_percent_of_span, kernels, round(1.0 * flop / kernel_ns, 3) as gflops
+  round(100.0 * kernel_ns / dur, 1) as kernel_percent_of_span, kernels, round(1.0 * nullif(flop, 0) / kernel_ns, 3) as gflops
 from passes where side = (select min(side) from passes) order by ts, length(process), process;
 
 -- query: find and compile
