@@ -416,8 +416,8 @@ def test_a_layer_without_direction_is_counted_once() -> None:
 
 
 def test_work_of_zero_and_time_in_no_operation_are_the_same_in_every_form(tmp_path: Path) -> None:
-    """No work gives no rate. A layer that only copies in one of its stretches keeps the rate of its kernels. What is in
-    no operation is a row of its lists."""
+    """No work gives no rate. A layer that only copies in one of its stretches keeps the rate of its kernels. A call
+    that fills without a kernel is a call. What is in no operation is a row of its lists."""
     us = FIRST_US
     rows = [event_of("user_annotation", "ProfilerStep#3", 542, 542, us, 400, External_id=1)]
     rows.append(event_of("python_function", "nn.Module: ReLU_0", 542, 542, us + 1, 250, Python_id=1))
@@ -429,16 +429,20 @@ def test_work_of_zero_and_time_in_no_operation_are_the_same_in_every_form(tmp_pa
         rows.append(event_of("kernel", f"k{number}", 2, 0, us + at + 20, 9, device=2, stream=0, correlation=number))
     rows.append(event_of("cuda_runtime", "hipMemcpyAsync", 542, 542, us + 200, 5, correlation=80))
     rows.append(event_of("gpu_memcpy", "Memcpy DtoD", 2, 0, us + 210, 3, device=2, stream=0, correlation=80, bytes=64))
+    rows.append(event_of("cpu_op", "aten::fill_", 542, 542, us + 380, 15, External_id=81, **shapes))
+    rows.append(event_of("cuda_runtime", "hipMemsetAsync", 542, 542, us + 385, 5, correlation=81))
+    rows.append(event_of("gpu_memset", "Memset (Device)", 2, 0, us + 392, 3, device=2, stream=0, correlation=81))
     path = tmp_path / "t.json"
     path.write_bytes(trace(rows))
     (run,) = json_of("report", path)["runs"]
     for part in ("layers", "operations", "problems", "kernels"):
         assert sum(one["ns"] for one in run[part]) == run["kernel_ns"] == 27_000
     assert run["operations"][-1] == run["problems"][-1]
-    asked = {row["operation"]: row.get("gflops") for row in json_of("query", path, "slowest operations")}
-    assert asked == {
-        row["name"]: None if row.get("gflops") is None else round(row["gflops"], 3) for row in json_of("ops", path)
+    asked = {
+        row["operation"]: (row["calls"], row.get("gflops", 0)) for row in json_of("query", path, "slowest operations")
     }
+    assert asked == {row["name"]: (row["calls"], round(row.get("gflops", 0), 3)) for row in json_of("ops", path)}
+    assert asked["aten::fill_ 8x8"] == (2, 0)
     layers = {row["layer"]: round(row["gflops"], 3) for row in json_of("layers", path) if "gflops" in row}
     assert layers
     assert layers == {row["layer"]: row["gflops"] for row in json_of("query", path, "slowest layers")}

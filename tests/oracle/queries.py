@@ -47,9 +47,9 @@ def time(rows: Iterable[Ran]) -> int:
 
 
 def rate(flop: Sequence[float | None], ns: int) -> float | None:
-    """GFLOP/s, if the work of all is known."""
+    """GFLOP/s, if the work of all is known and there is some."""
     known = [one for one in flop if one is not None]
-    return sum(known) / ns if len(known) == len(flop) and ns else None
+    return sum(known) / ns if len(known) == len(flop) and any(known) and ns else None
 
 
 class Oracle:
@@ -65,13 +65,14 @@ class Oracle:
             left_out = {one.iteration for one in self.passes if one.process == process and one.steady is not None}
             self.iterations[process] = {one.iteration for one in warm or own} - left_out
         searches = {(one.process, one.operation) for one in self.operations if one.phase == "find"}
-        self.steady = [
+        self.steady_commands = [
             one
-            for one in self.of("kernel")
+            for one in self.commands
             if one.phase is None
             and (one.operation is None or (one.process, one.operation) not in searches)
             and self.counts(one)
         ]
+        self.steady = [one for one in self.steady_commands if one.category == "kernel"]
         self.total = {process: time(own) for (process,), own in by(self.steady, "process").items()}
 
     def of(self, *categories: str) -> list[Ran]:
@@ -112,7 +113,7 @@ class Oracle:
                 "cumulative_percent": self.percent(before[process], process),
                 "kernels": len(own) / self.each(process),
                 "span_ms": self.ms(time(span), process) if span else None,
-                "gflops": rate([one.flop for one in span], ns) if span else None,
+                "gflops": rate([one.flop for one in span if one.kernels], ns),
             })  # fmt: skip
         return rows
 
@@ -129,14 +130,17 @@ class Oracle:
         ]  # fmt: skip
 
     def slowest_operations(self) -> Rows:
-        ran = by((one for one in self.steady if one.operation is not None), "process", "operation")
+        ran = by((one for one in self.steady_commands if one.operation is not None), "process", "operation")
         groups: dict[tuple[Any, ...], list[tuple[list[Ran], list[Ran]]]] = defaultdict(list)
         for (process, number, name), own in by(self.operations, "process", "operation", "name").items():
-            kernels = ran.get((process, number), [])
-            if kernels and any(one.phase != "find" for one in own):
-                groups[process, name, min(kernels, key=lambda one: one.ts).layer].append((own, kernels))
+            commands = ran.get((process, number), [])
+            if commands and any(one.phase != "find" for one in own):
+                kernels = [one for one in commands if one.category == "kernel"]
+                groups[process, name, min(commands, key=lambda one: one.ts).layer].append((own, kernels))
         rows = []
         for (process, name, layer), calls in groups.items():
+            if not any(kernels for _, kernels in calls):
+                continue
             ns = sum(time(kernels) for _, kernels in calls)
             solvers = [",".join(dict.fromkeys(one.solver for one in own if one.solver)) for own, _ in calls]
             work = [max((one.flop for one in own if one.flop is not None), default=None) for own, _ in calls]

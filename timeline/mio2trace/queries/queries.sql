@@ -55,14 +55,17 @@ where side = 'device' and kernels > 0 and iteration is not null
     where side = 'device' and kernels > 0 and iteration is not null and name not glob 'warm-up*'))
   and (process, iteration) not in (select process, iteration from passes where steady is not null and iteration is not null);
 
--- Kernels of these iterations, or of the whole run where none is known; without searches and set-up.
-create or replace perfetto view steady_kernels as
-select * from kernels
+-- Kernels and copies of these iterations, or of the whole run where none is known; without searches and set-up.
+create or replace perfetto view steady_commands as
+select * from commands
 where phase is null
   and (operation is null or (process, operation) not in (
     select process, operation from operations where phase = 'find' and operation is not null))
   and ((process, iteration) in (select process, iteration from steady_iterations)
     or process not in (select process from steady_iterations));
+
+create or replace perfetto view steady_kernels as
+select * from steady_commands where category = 'kernel';
 
 -- How many they are, and the time of their kernels: what costs are divided by, and shares are of.
 create or replace perfetto view steady_total as
@@ -119,14 +122,15 @@ with
     select process, operation, name, group_concat(distinct solver) as solvers, max(flop) as flop, min(command) as command
     from operations where ifnull(phase, 'run') <> 'find' group by process, operation, name),
   ran as (
-    select process, operation, layer, sum(dur) as ns, count(*) as kernels, min(ts) as begin
-    from steady_kernels where operation is not null group by process, operation)
+    select process, operation, layer, sum(iif(category = 'kernel', dur, 0)) as ns, sum(category = 'kernel') as kernels,
+      min(ts) as begin
+    from steady_commands where operation is not null group by process, operation)
 select nullif(process, '') as process, name as operation, layer, round(1.0 * count(*) / iterations, 2) as calls,
   round(sum(ran.ns) / 1e6 / iterations, 3) as kernel_ms, round(100.0 * sum(ran.ns) / total.ns, 1) as percent_of_kernel_time,
   round(1.0 * sum(kernels) / iterations, 1) as kernels, max(solvers) as solver,
   case when count(flop) = count(*) then round(1.0 * nullif(sum(flop), 0) / sum(ran.ns), 3) end as gflops, min(command) as command
 from each_call join ran using (process, operation) join steady_total as total using (process)
-group by process, name, layer order by length(process), process, sum(ran.ns) desc, min(begin);
+group by process, name, layer having sum(kernels) > 0 order by length(process), process, sum(ran.ns) desc, min(begin);
 
 -- query: helpers by cost
 -- Kernels that only prepare or finish the work of another (im2col, transposes, padding, fills, casts), by their time in a steady iteration.
@@ -186,7 +190,7 @@ select ifnull(layer_by, 'no layer') as layer_by, ifnull(operation_by, 'no operat
 from commands group by 1, 2 order by sum(dur) desc;
 
 -- query: doubts
--- Kernels whose layer or operation is not sure, by what they were linked to.
+-- Kernels and copies whose layer or operation is not sure, by what they were linked to.
 select name as kernel, layer, direction, layer_by, operation_by, count(*) as calls, round(sum(dur) / 1e6, 3) as ms
 from commands where sure is not null group by name, layer, direction, layer_by, operation_by order by sum(dur) desc, name;
 
