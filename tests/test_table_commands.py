@@ -514,6 +514,10 @@ def test_a_profile_that_a_command_does_not_show_is_mentioned(with_log: bool, tmp
         done = invoked(command, *files)
         assert done.exit_code == 0
         assert f"problem: 2 profiles: the profile that {which} is shown" in done.stderr
+    for more in ((), ("-o", tmp_path / "x.pftrace")):
+        done = invoked(*files, "-o", tmp_path / "x.parquet", *more)
+        assert f"problem: 2 profiles: the profile that {which} is in the tables" in done.stderr
+        assert "2 runs" in invoked(*files, "-o", tmp_path / "x.parquet", "--several").stderr
     answer = invoked(*files)
     assert ": 0.900 ms per iteration, 0.026 ms of kernels (1 iteration)." in " ".join(answer.stdout.split())
 

@@ -222,6 +222,15 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
             )
         return several[0] if several else self.runs[0]
 
+    def shown(self, where: str = "shown") -> Run:
+        """Return the run, and note that other profiles are not shown. Raises `InputError` if there are several runs."""
+        run = self.run
+        profiles = sum(len(each.profiles) for each in self.runs)
+        if profiles > len(run.profiles) or (profiles > 1 and not run.is_job):
+            which = "fits the logs best" if run.complete else "has most kernels and copies"
+            self.notes.add(f"{profiles} profiles: the profile that {which} is {where}")
+        return run
+
     def __repr__(self) -> str:
         notes = sum(1 for _ in self.notes)
         return (

@@ -325,12 +325,12 @@ def _write_beside(
 ) -> Iterator[str]:
     """Write the run (with ``several`` each run) to the folder ``tables`` and to ``page``. Yields the lines about it.
     Raises `InputError`."""
+    runs = analysis.each if drawing["several"] or tables is None else (analysis.shown("in the tables"),)
     if drawing["strict"] and analysis.notes.problems:
         raise InputError("--strict: " + "; ".join(map(str, analysis.notes.problems)))
     if tables is not None:
         from mio2trace.dataset import replace, require_anything
 
-        runs = _runs(analysis, drawing)
         place = os.path.join(os.path.realpath(tables), "")
         if any(os.path.join(os.path.realpath(file), "").startswith(place) for file in files if file != STANDARD_INPUT):
             raise click.UsageError(f"{tables} is also an input")

@@ -86,7 +86,7 @@ def layers(
     said: list[str] = []
     unit = printing.unit_of_time()
     repeated = any(file.repetition is not None for file in analysis.inputs)
-    runs = analysis.runs if repeated else (_shown_run(analysis),)
+    runs = analysis.runs if repeated else (analysis.shown(),)
     if times:
         values = [_times(run) for run in runs]
         if not any(values):
@@ -224,7 +224,7 @@ def kernels(  # noqa: PLR0913 - click gives each option by keyword
     ranked = by == "name" and not raw
     join: bool | Literal["logs"] = by == "layer" or ranked or ("logs" if by is None and not gemm else False)
     analysis = analyse(files, reading.analysis(join=join))
-    run = _shown_run(analysis)
+    run = analysis.shown()
     if not run.profiles:
         if run.tf_profiles:
             instead = "`mio2trace report` and `-o out.pftrace` show the kernels in it, `mio2trace tfprof` the ops"
@@ -250,16 +250,6 @@ def kernels(  # noqa: PLR0913 - click gives each option by keyword
         return stacked(parts) if raw else renamed(stacked(parts), spoken)
 
     show(table, printing, analysis.notes, said, quiet)
-
-
-def _shown_run(analysis: Analysis) -> Run:
-    """Return the run, and note that other profiles are not shown. Raises `InputError` if there are several runs."""
-    run = analysis.run
-    profiles = sum(len(each.profiles) for each in analysis.runs)
-    if profiles > len(run.profiles) or (profiles > 1 and not run.is_job):
-        which = "fits the logs best" if run.complete else "has most kernels and copies"
-        analysis.notes.add(f"{profiles} profiles: the profile that {which} is shown")
-    return run
 
 
 def _say_what_it_holds(profile: Profile, names: str, notes: Notes, said: list[str]) -> None:
@@ -419,7 +409,7 @@ def driver(files: tuple[str, ...], form: str, gemm: Library, reading: console.Re
         version = version or own
     every = [one for found in operations for one in found]
     is_joined = any(run.alignments for run in analysis.runs)
-    times = times_of(_shown_run(analysis).measures, every) if is_joined else None
+    times = times_of(analysis.shown().measures, every) if is_joined else None
     commands, refused = driver_lines(
         every,
         (version or "newest") if form == "log" else "newest",
@@ -598,7 +588,7 @@ def _timed(analysis: Analysis, phase: str, by: Sequence[str], each: bool, unit: 
 
     if not any(run.alignments for run in analysis.runs):
         return None
-    run = _shown_run(analysis)
+    run = analysis.shown()
     operations = () if run.alignment is None else run.alignment.with_stated(run.operations)
     if not (stated_by_profile(analysis) or operations):
         _require_work(analysis)
