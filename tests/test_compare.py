@@ -337,6 +337,11 @@ def test_gates(folders: Sequence[Path], record: RunRecord) -> None:
     assert "an alarm: fewer than 3 runs per side cannot decide" in done.stderr
     for wrong in ("5", "layer:5%", "x%", "nan%", "-1%"):
         assert run(good, same, "--fail-above", wrong).exit_code == 2
+    for first, second in (("5%", "90%"), ("90%", "total:5%"), ("step:5%", "step:90%"), ("problem:5%", "problem:5%")):
+        done = run(good, slow, "--fail-above", first, "--fail-above", second)
+        assert done.exit_code == 2
+        assert "two limits of one kind" in done.stderr
+    assert run(good, "--save", good.parent / "again.json", "--fail-above", "5%").exit_code == 2
 
 
 def test_a_part_that_is_hardly_any_fails_no_gate(record: RunRecord) -> None:

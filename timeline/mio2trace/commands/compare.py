@@ -101,6 +101,10 @@ def compare(  # noqa: PLR0913 - click gives each option by keyword
         raise click.UsageError("expected two sides or more; --save needs exactly one side")
     if save is not None and len(sides) > 1:
         raise click.UsageError(f"--save needs one side, not {len(sides)}")
+    if save is not None and limits:
+        raise click.UsageError("--save compares nothing, so --fail-above cannot fail")
+    if len(dict(limits)) < len(limits):
+        raise click.UsageError("--fail-above: two limits of one kind; expected one of 5%, step:5% and problem:10% each")
     is_page = (printing.path or "").lower().endswith((".html", ".htm"))
     picture = _path_of_picture(printing.path, picture)
     for output in (printing.path, picture, save):
