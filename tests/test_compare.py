@@ -466,21 +466,27 @@ def test_no_verdict_contradicts_its_interval(a: list[list[float]], b: list[list[
 @pytest.mark.parametrize(
     ("a", "b", "said"),
     [
-        ((100, 100, 101), (120, 121, 122), "SLOWER: +21.0 % (95 %: 19 to 22 %); "),
+        ((100, 100, 101), (120, 121, 122), "SLOWER: +21.0 % (90 %: 19 to 22 %); "),
         ((120, 121, 122), (100, 100, 101), "FASTER: -17.4 % "),
         ((100, 100, 101), (104, 104.5, 105),
-         "NOT DECIDED: +4.5 % (95 %: 3 to 5 %), below the 10 % that 3 runs can decide; "),
+         "NOT DECIDED: +4.5 % (90 %: 3 to 5 %), below the 10 % that 3 runs can decide; "),
         ((100, 100, 101), (107, 108, 109),
-         "NOT DECIDED: +8.0 % (95 %: 6 to 9 %), below the 10 % that 3 runs can decide; "),
+         "NOT DECIDED: +8.0 % (90 %: 6 to 9 %), below the 10 % that 3 runs can decide; "),
         ((100,), (200,), "NOT DECIDED: 2.00 x, 1 run per side cannot decide, 3 can; "),
-        ((100, 100, 101), (100, 100.5, 101), "NO CHANGE SHOWN: +0.5 % (95 %: -1 to 1 %); "),
+        ((100, 100, 101), (100, 100.5, 101), "NO CHANGE SHOWN: +0.5 % (90 %: -1 to 1 %); "),
         ((100, 120, 140), (110, 130, 150),
-         "NOT DECIDED: +8.3 % (95 %: -21 to 50 %), the interval includes no change; "),
+         "NOT DECIDED: +8.3 % (90 %: -21 to 50 %), the interval includes no change; "),
         ((100,), (100,), "NO CHANGE SHOWN: +0.0 %; "),
+        ((100,) * 5, (110,) * 5, "SLOWER: +10.0 % (95 %: 10.0 to 10.0 %); "),
     ],
 )  # fmt: skip
 def test_the_headline(a: tuple[float, ...], b: tuple[float, ...], said: str) -> None:
     assert headline(Comparison(sampled(*zip(a)), sampled(*zip(b)))).startswith(said)
+
+
+def test_the_interval_of_one_run_says_that_it_is_of_that_run() -> None:
+    said = headline(Comparison(sampled((100, 101, 102)), sampled((120, 121, 122))))
+    assert said.startswith("NOT DECIDED: +19.8 % (within the runs: 18 to 22 %), 1 run per side cannot decide")
 
 
 # -- the step beside the kernels ---------------------------------------------------------------------------------------
@@ -507,8 +513,8 @@ STACKS = "stacks were recorded, which slows the host"
 @pytest.mark.parametrize(
     ("a", "b", "word", "said"),
     [
-        (stepped("a", *BEFORE), stepped("b", *AFTER), "faster", "step FASTER: -19.8 % (95 %: -21 to -19 %), 101.0"),
-        (stepped("a", *AFTER), stepped("b", *BEFORE), "slower", "step SLOWER: +24.7 % (95 %: 23 to 26 %), 81.00"),
+        (stepped("a", *BEFORE), stepped("b", *AFTER), "faster", "step FASTER: -19.8 % (90 %: -21 to -19 %), 101.0"),
+        (stepped("a", *AFTER), stepped("b", *BEFORE), "slower", "step SLOWER: +24.7 % (90 %: 23 to 26 %), 81.00"),
         (stepped("a", BEFORE[0]), stepped("b", AFTER[0]), "not decided", ", 1 run per side cannot decide, 3 can, "),
         (stepped("a", *BEFORE), stepped("b", *BEFORE), "no change shown", "step NO CHANGE SHOWN: +0.0 % "),
         (stepped("a", *BEFORE, doubts=("stacks",)), stepped("b", *AFTER), "not decided", f", A: {STACKS}, 101.0"),
@@ -520,7 +526,7 @@ STACKS = "stacks were recorded, which slows the host"
         (stepped("a", *BEFORE, doubts=("repetition",)), stepped("b", *AFTER), "not decided",
          ", A: no mark says where a step ends, only the repetition of kernels, 101.0"),
         (stepped("a", *BEFORE, doubts=("repetition",)), stepped("b", *AFTER, doubts=("repetition",)), "faster",
-         "step FASTER: -19.8 % (95 %: -21 to -19 %), 101.0 ms -> 81.00 ms"),
+         "step FASTER: -19.8 % (90 %: -21 to -19 %), 101.0 ms -> 81.00 ms"),
     ],
 )  # fmt: skip
 def test_the_step_has_a_verdict_beside_that_of_the_kernels(a: Side, b: Side, word: str, said: str) -> None:

@@ -93,7 +93,7 @@ _WORDS = frozenset((
     "phase", "problem", "rank", "solver", "step", "text", "verdict",
 ))  # fmt: skip
 """Columns with words."""
-_KINDS = dict.fromkeys(("cumul. %", "host ms", "95 %"), "number wide") | {
+_KINDS = dict.fromkeys(("cumul. %", "host ms", "interval"), "number wide") | {
     "B - A": "bars wide", "of the slowest": "bars", "parts": "bars",
 }  # fmt: skip
 """The class of other columns that have no numbers, or that a narrow page leaves out (``wide``)."""

@@ -651,6 +651,14 @@ def interval(row: Compared) -> str:
     return f"{low + 0:.{digits}f} to {high + 0:.{digits}f} %"
 
 
+def told_interval(row: Compared) -> str:
+    """Return the interval and what it is: ``95 %: 12 to 17 %``. It covers the true ratio as often as 3 runs can, or it
+    shows the scatter within the runs only."""
+    fewest = min(row.runs)
+    level = "within the runs" if fewest < FEWEST else "90 %" if fewest == FEWEST else "95 %"
+    return f"{level}: {interval(row)}" if interval(row) else ""
+
+
 def decision(row: Compared) -> str:
     """Return the meaning of change and interval: ``slower``, or the reason why nothing is decided."""
     fewest = min(row.runs)
@@ -720,7 +728,7 @@ def step_headline(comparison: Comparison) -> str:
 
 def _verdict(row: Compared) -> str:
     assert row.ratio is not None
-    within = f" (95 %: {interval(row)})" if interval(row) else ""
+    within = f" ({told_interval(row)})" if interval(row) else ""
     why = f", {decision(row)}" if label(row) == "NOT DECIDED" else ""
     return f"{label(row)}: {change(row.ratio)}{within}{why}"
 

@@ -37,7 +37,7 @@ Samples = Sequence[float]
 
 
 class Verdict(NamedTuple):
-    """Medians of both sides in ns, their ratio (B / A) with its 95 % interval, and the verdict.
+    """Medians of both sides in ns, their ratio (B / A) with its interval, and the verdict.
 
     ``runs_needed``: the runs per side that would decide a possible change; 0 if nothing is open.
     """
@@ -88,8 +88,8 @@ def separated(a: Sequence[Samples], b: Sequence[Samples]) -> bool:
 
 
 def interval(a: Sequence[Samples], b: Sequence[Samples]) -> tuple[float, float]:
-    """Return the 95 % interval of the ratio of medians. Runs are drawn with replacement; if there are few runs, also
-    their samples.
+    """Return the 95 % interval of the ratio of medians (90 % with 3 runs). Runs are drawn with replacement; if there
+    are few runs, also their samples: then it shows the scatter within these runs only.
 
     Equal samples give equal intervals.
     """

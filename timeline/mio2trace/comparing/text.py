@@ -31,6 +31,7 @@ from mio2trace.comparing.comparison import (
     step_headline,
     summed,
     tally,
+    told_interval,
 )
 from mio2trace.comparing.record import KINDS, Inside, Part
 from mio2trace.comparing.statistics import FEWEST, FLOOR, FLOOR_OF_FEW, MANY, floor_of
@@ -163,7 +164,7 @@ def _comment(comparison: Comparison, everything: bool) -> Iterator[str]:
         yield f"* differs: {markdown_text(', '.join(comparison.differs))}"
     yield f"* {markdown_text('; '.join(tally(comparison)))}"
     yield ""
-    yield "| part | name | A ms | B ms | change | 95 % | verdict | cause |"
+    yield "| part | name | A ms | B ms | change | interval | verdict | cause |"
     yield "| --- | --- | --: | --: | --: | --: | --- | --- |"
     rows = [comparison.iteration, *_steps(comparison, everything)]
     if everything:
@@ -189,7 +190,7 @@ COLUMNS = (
     "part", "name", "runs", "a_ms", "b_ms", "more_ms", "ratio", "low", "high", "percent_of_iteration", "verdict",
     "cause", "matched_by", "command",
 )  # fmt: skip
-"""``ratio``: B / A of medians. ``low`` and ``high``: its 95 % interval. ``percent_of_iteration``: of the kernel time of
+"""``ratio``: B / A of medians. ``low`` and ``high``: its interval. ``percent_of_iteration``: of the kernel time of
 the longer iteration."""
 BRIEF = ("part", "name", "runs", "a_ms", "b_ms", "ratio", "low", "high", "verdict", "cause")
 
@@ -379,7 +380,7 @@ def _tiles(comparison: Comparison, names: tuple[str, str]) -> list[dict[str, str
         )
     ]
     if whole.ratio is not None:
-        within = f"95 %: {interval(whole)}" if interval(whole) else "one iteration: no interval"
+        within = told_interval(whole) or "one iteration: no interval"
         tiles.append(("Change", change(whole.ratio), within))
     words = [row.word for row in comparison.rows if row.kind != "layer"]
     alone = sum(word.startswith("only in") for word in words)
@@ -404,7 +405,7 @@ def _trust(comparison: Comparison, names: tuple[str, str], room: Room) -> list[t
         ("MIOpen", _both(comparison.a.facts.miopen, comparison.b.facts.miopen)),
         ("Times", "kernel time of a steady iteration" if kernels else "layer times that the log prints"),
         ("A change is decided if", rule),
-        ("The interval", "holds 95 % of the ratios B / A of medians, with runs and iterations drawn at random"),
+        ("The interval", f"of the ratio B / A of medians, {'runs' if fewest >= FEWEST else 'iterations'} drawn at random"),
     ]
     return [(label, shortened(value, 4 * room.name)) for label, value in facts if value]
 
@@ -475,7 +476,7 @@ def _table(
     a_ns, b_ns = sum(row.a_ns or 0 for row in left), sum(row.b_ns or 0 for row in left)
     rest = f"{len(left)} more: {ms(a_ns)} -> {ms(b_ns)}." if left else ""
     return html.listing(
-        head, ("part", "A ms", "B ms", "change", "95 %", "verdict", "B - A"), lines, rest, caption=caption
+        head, ("part", "A ms", "B ms", "change", "interval", "verdict", "B - A"), lines, rest, caption=caption
     )
 
 
