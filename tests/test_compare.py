@@ -29,7 +29,7 @@ from mio2trace.comparing import Compared, Comparison, Part, RunRecord, Side, com
 from mio2trace.comparing import sides as bases
 from mio2trace.comparing.comparison import change, decision, groups, has_changed, headline, interval, label, seen, tally
 from mio2trace.comparing.record import CUT, Inside, Rank, StepDoubt, collect, condensed, cut, facts, mean_of
-from mio2trace.comparing.statistics import _medians, verdict
+from mio2trace.comparing.statistics import _apart, _medians, separated, verdict
 from mio2trace.comparing.text import block, comment, document, page
 from mio2trace.model.miopen import Message, MiopenLog
 from mio2trace.notes import InputError, Notes
@@ -145,6 +145,36 @@ def test_three_runs_decide_ten_percent_and_five_runs_five() -> None:
     one = verdict(runs(100), runs(200))
     assert (one.word, one.ratio, one.low, one.high, one.runs_needed) == ("maybe slower", 2, None, None, 3)
     assert verdict([[0]], [[5]]).ratio is None
+
+
+@pytest.mark.parametrize("count", range(3, 9))
+def test_equal_sides_are_apart_by_chance_as_often_as_the_rule_says(count: int) -> None:
+    """Of all ways to deal ranks to two sides: one of 20 with 3 runs, of 252 with 5; at most one of 200 with 8."""
+    dealt = [*itertools.combinations(range(2 * count), count)]
+    apart = sum(_apart([*set(range(2 * count)) - {*slow}], slow)[0] > 0 for slow in dealt)
+    assert apart == 1 if count < 8 else 1 < apart <= len(dealt) / 190
+
+
+def test_one_slow_run_of_many_hides_no_change() -> None:
+    """Throttled runs of A: 1 of 8, 2 of 12. With 7 runs or fewer all must be slower."""
+    for slow, count in ((1, 8), (2, 12), (24, 100)):
+        a, b = [[130]] * slow + [[100]] * (count - slow), [[115]] * count
+        assert (verdict(a, b).word, verdict(b, a).word) == ("slower", "faster")
+        assert separated(a, b)
+        assert verdict([[130], *a], b).word == "~"
+    assert verdict([[130]] + [[100]] * 6, [[115]] * 7).word == "~"
+
+
+def test_a_part_is_decided_only_beyond_the_scatter_of_its_runs() -> None:
+    """There are many parts, so some are separated by chance."""
+    a, b = [[90], [100], [110]], [[120], [125], [130]]
+    assert verdict(a, b).word == "slower"
+    part = verdict(a, b, is_part=True)
+    assert (part.word, part.runs_needed) == ("maybe slower", 5)
+    assert verdict(a, [[131], [132], [133]], is_part=True).word == "slower"
+    five = verdict([*a, [95], [105]], [[114], [115], [116], [117], [118]], is_part=True)
+    assert (five.word, five.runs_needed) == ("maybe slower", 10)
+    assert verdict([*a, [95], [105]], [[116], [117], [118], [119], [120]], is_part=True).word == "slower"
 
 
 @pytest.mark.parametrize("count", range(1, 7))
@@ -683,7 +713,7 @@ def test_the_answer_fits(record: RunRecord, factor: float, runs: int) -> None:
     lines = block(comparison)
     assert len(lines) <= 20
     assert max(map(len, [*lines, *block(comparison, everything=True)])) <= 78
-    names = [line[12:51] for line in lines if re.search(r"\d %( \?)?$|\d x( \?)?$|new$|gone$", line)]
+    names = [line[:51] for line in lines if re.search(r"\d %( \?)?$|\d x( \?)?$|new$|gone$", line)]
     assert len(set(names)) == len(names)
     sides = [line[3:] for line in lines if line.startswith(("A  ", "B  "))]
     assert len(set(sides)) == 2

@@ -441,7 +441,7 @@ class Comparison:
             return _alone(part.kind, part.name, pair.first.samples, in_a=b is None)._replace(
                 cause=instead.get(id(part), ""), runs=runs, share=share, command=part.command, pair=pair
             )
-        said = verdict(a.samples, b.samples)
+        said = verdict(a.samples, b.samples, is_part=True)
         return Compared(
             part.kind, part.name, said.a_ns, said.b_ns, said.ratio, said.low, said.high,
             "other size" if pair.how == "batch" else said.word, cause(pair), pair.how, runs, share, part.command,
@@ -675,8 +675,11 @@ def decision(row: Compared) -> str:
         return "one iteration shows no scatter"
     if row.low <= 1 <= row.high:
         return "the interval includes no change"
+    floor = floor_of(fewest)
+    if row.word.startswith("maybe") and not 1 / (1 + floor) <= row.ratio <= 1 + floor:
+        return "the runs of each side scatter too much"
     if row.word.startswith("maybe") or 1 / (1 + FLOOR) <= row.ratio <= 1 + FLOOR:
-        return f"below the {100 * floor_of(fewest):.0f} % that {runs if fewest >= FEWEST else 'more runs'} can decide"
+        return f"below the {100 * floor:.0f} % that {runs if fewest >= FEWEST else 'more runs'} can decide"
     return "the runs of both sides overlap"
 
 
