@@ -24,11 +24,12 @@ from hypothesis import strategies as st
 
 from mio2trace import convert
 from mio2trace.analysis import AnalysisOptions, Run, analyse
+from mio2trace.answer.content import is_product
 from mio2trace.cli import cli
 from mio2trace.comparing import Compared, Comparison, Part, RunRecord, Side, compare
 from mio2trace.comparing import sides as bases
 from mio2trace.comparing.comparison import change, decision, groups, has_changed, headline, interval, label, seen, tally
-from mio2trace.comparing.record import CUT, Inside, Rank, StepDoubt, collect, condensed, cut, facts, mean_of
+from mio2trace.comparing.record import CUT, Facts, Inside, Rank, StepDoubt, collect, condensed, cut, facts, mean_of
 from mio2trace.comparing.statistics import _apart, _medians, separated, verdict
 from mio2trace.comparing.text import block, comment, document, page
 from mio2trace.model.miopen import Message, MiopenLog
@@ -113,6 +114,23 @@ def test_versions_and_variables_of_the_log_are_differences() -> None:
     assert Comparison(old, side()).differs == ()
 
 
+def test_the_number_of_an_agent_is_no_device() -> None:
+    """That is what rocprofv3's tables name it by."""
+    assert [is_product(name) for name in ("AMD Instinct MI300X", "Agent 2", "GPU 0", "")] == [True, False, False, False]
+
+
+def test_kinds_of_files_are_a_difference() -> None:
+    """Each kind records other things; a log on one side only shows in the layers."""
+
+    def side(*formats: str) -> Side:
+        told = Facts(inputs=tuple((form, f"hash of {form}") for form in formats))
+        return Side(name="a", runs=(RunRecord(name="a", iterations=1, samples_ns=(1,), mean_ns=1, facts=told),))
+
+    same = "1 input file is the same on both sides"
+    assert Comparison(side("Kineto", "log"), side("rocpd", "log")).differs == ("files Kineto -> rocpd", same)
+    assert Comparison(side("Kineto", "log"), side("Kineto")).differs == (same,)
+
+
 # ---- verdicts
 
 
@@ -172,6 +190,8 @@ def test_a_part_is_decided_only_beyond_the_scatter_of_its_runs() -> None:
     part = verdict(a, b, is_part=True)
     assert (part.word, part.runs_needed) == ("maybe slower", 5)
     assert verdict(a, [[131], [132], [133]], is_part=True).word == "slower"
+    four = [*a, [100]], [[121], [125], [125], [130]]
+    assert verdict(*four, is_part=True).word == "slower"
     five = verdict([*a, [95], [105]], [[114], [115], [116], [117], [118]], is_part=True)
     assert (five.word, five.runs_needed) == ("maybe slower", 10)
     assert verdict([*a, [95], [105]], [[116], [117], [118], [119], [120]], is_part=True).word == "slower"
@@ -753,6 +773,26 @@ def test_a_run_without_known_iterations_is_not_said_to_have_one(
     assert [" of 1 iteration" in seen(side) for side in sides] == [not one for one in whole]
     made = document(Comparison(*sides))
     assert [made[name]["whole"] for name in "ab"] == [*whole]
+
+
+def test_a_whole_run_is_no_iteration(record: RunRecord, tmp_path: Path) -> None:
+    """Of three iterations against one it takes three times as long, and nothing is slower."""
+    a = noisy(record, 3, 1)
+    whole = [
+        msgspec.structs.replace(run, whole=True)
+        for run in noisy(record, 3, 2, lambda part: msgspec.structs.replace(part, mean_ns=3 * part.mean_ns)).runs
+    ]
+    for runs in (whole, [*a.runs[:2], whole[0]]):
+        comparison = Comparison(a, Side(name="b", runs=tuple(runs)))
+        assert label(comparison.iteration) == "NOT DECIDED"
+        assert decision(comparison.iteration) == "an iteration is compared with a whole run"
+        assert {row.word for row in comparison.rows} == {"~"}
+        with pytest.raises(ValueError, match="problem: an iteration is compared with a whole run"):
+            comparison.failures(None, 0.10)
+    old, new = base(tmp_path, "old", a), base(tmp_path, "new", Side(name="b", runs=tuple(whole)))
+    done = run(old, new, "--fail-above", "5%")
+    assert done.exit_code == 3
+    assert "(an alarm: an iteration is compared with a whole run)" in done.stderr
 
 
 def test_a_large_difference_is_shown_although_nothing_is_decided() -> None:

@@ -274,6 +274,12 @@ class Compared(NamedTuple):
     pair: Pair | None = None
     undecided: str = ""
 
+    def unless(self, why: str) -> Compared:
+        """Return the row with the reason why its runs cannot decide; unchanged without one, or without a verdict."""
+        if not why or self.ratio is None or self.word == "other size":
+            return self
+        return self._replace(word="~", runs_needed=0, undecided=why)
+
     @property
     def more_ns(self) -> float:
         """Time of the second side minus time of the first."""
@@ -308,15 +314,21 @@ class Comparison:
         self.a, self.b = a, b
 
     @cached_property
+    def _unlike(self) -> str:
+        """Why nothing can be decided on iterations and their parts; empty if it can."""
+        whole = {run.whole for side in (self.a, self.b) for run in side.runs}
+        return "an iteration is compared with a whole run" if len(whole) > 1 else ""
+
+    @cached_property
     def iteration(self) -> Compared:
-        return self._judged("iteration", "iteration", self.a.samples, self.b.samples)
+        return self._judged("iteration", "iteration", self.a.samples, self.b.samples).unless(self._unlike)
 
     @cached_property
     def rows(self) -> tuple[Compared, ...]:
         """Every part of both sides once, by kind, largest change first."""
         pairs = list(matched(self.a.runs, self.b.runs))
         instead = _instead(pairs)
-        rows = self._with_others([self._row(pair, instead) for pair in pairs])
+        rows = self._with_others([self._row(pair, instead).unless(self._unlike) for pair in pairs])
         order = {"problem": 0, "kernel": 1, "layer": 2}
         return tuple(sorted(rows, key=lambda row: (order[row.kind], -abs(row.more_ns))))
 
@@ -390,7 +402,7 @@ class Comparison:
             for name in of_a[0]
         ]
         if why := "; ".join(said for sides, said in self.doubts_of_step if sides != "both"):
-            rows = [row if row.ratio is None else row._replace(word="~", runs_needed=0, undecided=why) for row in rows]
+            rows = [row.unless(why) for row in rows]
         return tuple(row for row in rows if row.a_ns or row.b_ns)
 
     @property
@@ -415,7 +427,9 @@ class Comparison:
     def ranks(self) -> tuple[Compared, ...]:
         """The iteration of each rank of a job, largest change first: they show which ranks changed the mean."""
         of_a, of_b = (_by_rank(side.runs) for side in (self.a, self.b))
-        rows = [self._judged("rank", name, of_a[name], of_b[name]) for name in of_a if name in of_b]
+        rows = [
+            self._judged("rank", name, of_a[name], of_b[name]).unless(self._unlike) for name in of_a if name in of_b
+        ]
         if of_a and of_b:
             rows += [_alone("rank", name, of_a[name], in_a=True) for name in of_a if name not in of_b]
             rows += [_alone("rank", name, of_b[name], in_a=False) for name in of_b if name not in of_a]
@@ -450,8 +464,8 @@ class Comparison:
 
     @cached_property
     def differs(self) -> tuple[str, ...]:
-        """Yield the differences of the sides apart from times: device, versions, variables; also whether the files are
-        equal."""
+        """Yield the differences of the sides apart from times: device, versions, variables, kinds of files. Say also
+        whether the files are equal."""
         said = []
         here, there = (
             dict((*((n, v) for n, v in (("device", one.device), ("MIOpen", one.miopen)) if v), *one.environment))
@@ -460,6 +474,10 @@ class Comparison:
         for name, of_a in here.items():
             if there.get(name, of_a) != of_a:  # a value that one side does not state is no difference
                 said.append(f"{name} {of_a} -> {there[name]}")
+        formats = [{one for run in side.runs for one, _ in run.facts.inputs} for side in (self.a, self.b)]
+        only = [", ".join(sorted(one - other)) for one, other in (formats, formats[::-1])]
+        if all(only):
+            said.append(f"files {only[0]} -> {only[1]}")
         same = set.intersection(*({one for run in side.runs for one in run.facts.inputs} for side in (self.a, self.b)))
         if same:
             said.append(f"{len(same)} input file{'s are' if len(same) > 1 else ' is'} the same on both sides")
@@ -488,6 +506,8 @@ class Comparison:
             of_a, of_b = ([dict(run.steps)["step"] for run in side.runs] for side in (self.a, self.b))
             found += self._too_long(self.step, of_a, of_b, step)
         if problem is not None:
+            if self._unlike:
+                raise ValueError(f"problem: {self._unlike}")
             if fewest < FEWEST:
                 raise ValueError(f"problem: {count(fewest, 'run')} per side cannot decide on problems; {FEWEST} can")
             found += [
