@@ -775,6 +775,24 @@ def test_a_run_without_known_iterations_is_not_said_to_have_one(
     assert [made[name]["whole"] for name in "ab"] == [*whole]
 
 
+def test_several_repetitions_are_no_iteration(record: RunRecord) -> None:
+    """A marked step of two micro-batches repeats its kernels: without a mark each repetition is an iteration. If the
+    marks say so, or other kernels repeat as often, the change is real."""
+
+    def twice(part: Part) -> Part:
+        return msgspec.structs.replace(part, mean_ns=2 * part.mean_ns, calls=2 * part.calls)
+
+    again = msgspec.structs.replace(record, step_doubts=("repetition",))
+    marked, single = noisy(record, 3, 1, twice), noisy(again, 3, 2)
+    for sides in ((marked, single), (single, marked), (noisy(again, 3, 3, twice), single)):
+        comparison = Comparison(*sides)
+        assert label(comparison.iteration) == "NOT DECIDED"
+        assert decision(comparison.iteration).startswith("an iteration of one side seems to be several of the other")
+        assert {row.word for row in comparison.rows} == {"~"}
+    assert label(Comparison(marked, noisy(record, 3, 2)).iteration) == "FASTER"
+    assert label(Comparison(noisy(record, 3, 1, slower(largest(record).name, 9)), single).iteration) == "FASTER"
+
+
 def test_a_whole_run_is_no_iteration(record: RunRecord, tmp_path: Path) -> None:
     """Of three iterations against one it takes three times as long, and nothing is slower."""
     a = noisy(record, 3, 1)

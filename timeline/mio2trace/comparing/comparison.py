@@ -35,6 +35,8 @@ How = Literal["name", "structure", "batch", "place", ""]
 _SAME_LIKE, _SAME_NAME = 2, 3
 _MUCH_LONGER = 3
 """Times of a renamed kernel differ by less than this factor."""
+_SEVERAL = 1.5
+"""If most parts have more times as many calls in an iteration, it is several of the other side."""
 _SAME_NET = 0.5
 """The places of kernels are compared only if kernels with equal names have at least this part of the time."""
 _MAYBE_SMALL = "or too short on the other side for the base to keep it"
@@ -314,10 +316,21 @@ class Comparison:
         self.a, self.b = a, b
 
     @cached_property
+    def _pairs(self) -> Sequence[Pair]:
+        return [*matched(self.a.runs, self.b.runs)]
+
+    @cached_property
     def _unlike(self) -> str:
         """Why nothing can be decided on iterations and their parts; empty if it can."""
-        whole = {run.whole for side in (self.a, self.b) for run in side.runs}
-        return "an iteration is compared with a whole run" if len(whole) > 1 else ""
+        runs = *self.a.runs, *self.b.runs
+        if len({run.whole for run in runs}) > 1:
+            return "an iteration is compared with a whole run"
+        if any("repetition" in run.step_doubts for run in runs):
+            both = [(one.a, one.b) for one in self._pairs if one.a and one.b and one.a.part.calls and one.b.part.calls]
+            several = [(a, b) for a, b in both if not 1 / _SEVERAL < a.part.calls / b.part.calls < _SEVERAL]
+            if 2 * sum(a.mean_ns for a, _ in several) > sum(a.mean_ns for a, _ in both):
+                return "an iteration of one side seems to be several of the other, as no mark says where it ends"
+        return ""
 
     @cached_property
     def iteration(self) -> Compared:
@@ -326,9 +339,8 @@ class Comparison:
     @cached_property
     def rows(self) -> tuple[Compared, ...]:
         """Every part of both sides once, by kind, largest change first."""
-        pairs = list(matched(self.a.runs, self.b.runs))
-        instead = _instead(pairs)
-        rows = self._with_others([self._row(pair, instead).unless(self._unlike) for pair in pairs])
+        instead = _instead(self._pairs)
+        rows = self._with_others([self._row(pair, instead).unless(self._unlike) for pair in self._pairs])
         order = {"problem": 0, "kernel": 1, "layer": 2}
         return tuple(sorted(rows, key=lambda row: (order[row.kind], -abs(row.more_ns))))
 
@@ -401,7 +413,7 @@ class Comparison:
             self._judged("step", name, [one.get(name, ()) for one in of_a], [one.get(name, ()) for one in of_b])
             for name in of_a[0]
         ]
-        if why := "; ".join(said for sides, said in self.doubts_of_step if sides != "both"):
+        if why := "; ".join(said for sides, said in self.doubts_of_step if sides != "both") or self._unlike:
             rows = [row.unless(why) for row in rows]
         return tuple(row for row in rows if row.a_ns or row.b_ns)
 
