@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 import msgspec
+import numpy as np
 import orjson
 import pytest
 from click.testing import CliRunner
@@ -31,6 +32,7 @@ from mio2trace.align.rates import CUT, HOLE, WHOLE
 from mio2trace.cli import cli
 from mio2trace.conversion import convert
 from mio2trace.evidence import LAUNCH_LINE, Evidence
+from mio2trace.measures.searches import doubt_of_iterations
 from mio2trace.model.profile import Activity, Profile, Size3
 from mio2trace.notes import Notes
 from mio2trace.ops.families.rnn import RnnProblem
@@ -535,17 +537,43 @@ def test_searches_have_all_kernels_that_they_launch_a_few_times(times: int, tmp_
     assert sum(ns for by, ns in found["operation_kernel_ns"].items() if by != "outside") == of_search + 30 * of_step
 
 
-@pytest.mark.parametrize("times", [2, 30])
-def test_the_time_of_searches_is_in_doubt_with_their_links(times: int, tmp_path: Path) -> None:
-    """Each place that has their time says so."""
-    of_search, _ = a_searching_run(tmp_path, times)
+@pytest.mark.parametrize(
+    ("times", "iterations", "own"),
+    [(2, 30, True), (5, 10, False), (1, 1, True), (5, 1, False), (8, 10, True), (12, 10, False), (30, 10, True)],
+)
+def test_the_time_of_searches_is_in_doubt_with_their_links(
+    times: int, iterations: int, own: bool, tmp_path: Path
+) -> None:
+    """Each place that has their time says so, also if most of their links are sure and others have none."""
+    of_search, _ = a_searching_run(tmp_path, times, iterations, own=own)
     answer = CliRunner().invoke(cli, [str(tmp_path)]).stdout
     (line,) = (line for line in answer.splitlines() if line.startswith("MIOpen Find"))
     is_right = f"{of_search / 1e6:.3f} ms" in line
-    assert is_right == (times == 2)
+    assert is_right == (times < 8 and iterations > 1)
+    assert is_right or iterations > 1 or "without MIOpen Find (not sure); no iterations are known." in answer
     assert line.endswith("% of all kernel time" if is_right else "% of all (not sure)")
     told = CliRunner().invoke(cli, ["ops", str(tmp_path)]).stderr
     assert (re.search(r"^find: .* of all kernel time, not sure$", told, re.MULTILINE) is None) == is_right
+
+
+def test_repetitions_that_the_log_does_not_have_are_in_doubt(tmp_path: Path) -> None:
+    """The kernels of searches, or a part of an iteration, may come again more often than any call of the log."""
+    a_searching_run(tmp_path, 2, 10)
+    assert "not sure" not in CliRunner().invoke(cli, [str(tmp_path)]).stdout
+    log = tmp_path / "run.log"
+    entries = log.read_text().split("miopenStatus_t")
+    log.write_text("miopenStatus_t".join(entries[: 1 + 4 + 5 * 4]))
+    answer = " ".join(CliRunner().invoke(cli, [str(tmp_path)]).stdout.split())
+    assert "found by repetition" in answer
+    assert "not sure: the log executes no call that often)" in answer
+
+
+def test_iterations_of_many_kernels_that_may_be_searches_are_in_doubt(tmp_path: Path) -> None:
+    a_searching_run(tmp_path, 5, 3)
+    alignment = analyse([tmp_path]).run.alignments[0]
+    places = np.zeros(len(alignment.profile.commands), np.int32)
+    for may_search, why in ((True, "they may be searches"), (False, "")):
+        assert doubt_of_iterations(alignment, places, 1, np.full(len(places), may_search)) == why
 
 
 def wrong_and_sure_links(folder: Path, searched: int, per_call: int) -> tuple[int, int]:

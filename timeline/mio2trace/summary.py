@@ -17,7 +17,6 @@ from mio2trace.align.links import SURE, Links
 from mio2trace.evidence import EVIDENCE
 from mio2trace.measures import Measures
 from mio2trace.measures.completeness import CLASSES
-from mio2trace.measures.cost import mostly_unsure
 from mio2trace.measures.statistics import fixed
 from mio2trace.model.choices import GemmTable, SolverTable
 from mio2trace.model.log import FrameworkLog
@@ -378,7 +377,7 @@ def _findings(measures: Measures, whole: int) -> Iterator[str]:
     searches = [cost for cost in measures.searches.values() if cost.kernels]
     if searches:
         ran = sum(cost.timed_ns for cost in searches)
-        part = f"{_percent(ran, whole)} of all kernel time{', not sure' if mostly_unsure(searches) else ''}"
+        part = f"{_percent(ran, whole)} of all kernel time{', not sure' if measures.depends_on_searches(ran) else ''}"
         yield f"find: {count(len(searches), 'search')} ran {_ms(ran)} of kernels, {part}"
     sums = measures.operations
     executed = {index: operation for index, operation in measures.operation_at.items() if operation.phase == "run"}

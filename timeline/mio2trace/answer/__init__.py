@@ -41,7 +41,6 @@ from mio2trace.findings import Gpu, Problem, Subject, findings
 from mio2trace.findings.kernels import bound
 from mio2trace.findings.rule import ms, percent
 from mio2trace.measures import LayerKey, Measures, Steady
-from mio2trace.measures.cost import mostly_unsure
 from mio2trace.measures.device_time import DeviceTime, Window
 from mio2trace.measures.executions import printed_times
 from mio2trace.measures.iterations import Iterations, StepTime, idle_between, step_kinds
@@ -327,7 +326,10 @@ def _times(subject: Subject) -> str:
         return "No kernel in the profile."
     if told.part:
         return f"{ms(subject.total_ns)} of kernels in the recorded part of iteration {told.steady[0]} ({told.part})."
-    without = ", without MIOpen Find" if any(cost.kernels for cost in subject.measures.searches.values()) else ""
+    without = ""
+    if any(cost.kernels for cost in subject.measures.searches.values()):
+        is_unsure = subject.measures.depends_on_searches(subject.total_ns)
+        without = f", without MIOpen Find{' (not sure)' if is_unsure else ''}"
     if told.is_warm_up:
         return f"{ms(subject.total_ns)} of kernels in the warm-up{without}; no iteration is known."
     if not subject.has_iterations:
@@ -342,13 +344,14 @@ def _times(subject: Subject) -> str:
     kind = f", {told.kinds[told.kind]}" if told.kinds[told.kind] else ""
     kind += f" each{_others(told)}" if kind.endswith((" kernel", " kernels")) else ""
     cold = ", may be cold" if told.may_be_cold else ""
+    doubt = f"; not sure: {told.doubt}" if told.doubt else ""
     kernels_ns = subject.each(subject.total_ns)
     kernels = f"{ms(kernels_ns)} of {'overlapping ' * (kernels_ns > _longest(subject))}kernels"
     step = _step(subject)
     per = "" if step else " per iteration"
     if (devices := len(_computing(told))) > 1:
         per = f" on {devices} GPUs{per}"
-    return f"{step}{kernels}{per} ({of}{kind}{cold}{_outside(subject)}){_guarded(subject)}."
+    return f"{step}{kernels}{per} ({of}{kind}{cold}{_outside(subject)}{doubt}){_guarded(subject)}."
 
 
 def _longest(subject: Subject) -> float:
@@ -465,7 +468,7 @@ def _searches(subject: Subject) -> str:
     if not costs:
         return ""
     ns, whole = sum(cost.timed_ns for cost in costs), subject.measures.whole.timed_ns
-    of_all = "of all (not sure)" if mostly_unsure(costs) else "of all kernel time"
+    of_all = "of all (not sure)" if subject.measures.depends_on_searches(ns) else "of all kernel time"
     return f"{count(len(costs), 'search')} ran {ms(ns)} of kernels" + (
         f", {percent(ns / whole)} {of_all}" if whole else ""
     )

@@ -248,6 +248,7 @@ _STEP_DOUBTS: Mapping[StepDoubt, str] = {
     "stacks": "stacks were recorded, which slows the host",
     "counters": "hardware counters were recorded, which makes gaps",
     "repetition": "no mark says where a step ends, only the repetition of kernels",
+    "searches": "the repetitions may be searches, or parts of iterations",
 }
 
 

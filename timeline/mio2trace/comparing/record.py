@@ -31,7 +31,7 @@ from mio2trace.ops.operation import Operation
 
 Kind = Literal["problem", "layer", "kernel"]
 KINDS: tuple[Kind, ...] = ("problem", "kernel", "layer")
-StepDoubt = Literal["cold", "stacks", "counters", "repetition"]
+StepDoubt = Literal["cold", "stacks", "counters", "repetition", "searches"]
 """Why the length of a step may not be that of the program: it may be its first one, the profiler slows the host, or no
 mark says where it ends."""
 MOST_SAMPLES = 9
@@ -229,6 +229,8 @@ def _step_doubts(measures: Measures) -> Iterator[StepDoubt]:
         yield "counters"
     if told.told_by == "repetition":
         yield "repetition"
+    if told.doubt:
+        yield "searches"
 
 
 def _build_ns(calls: Sequence[Call]) -> int:

@@ -16,7 +16,6 @@ from mio2trace.align import NONE
 from mio2trace.findings.rule import SEVERITIES, Found, Rule, Severity, ms, percent, rate, severity_of
 from mio2trace.findings.subject import Gpu, Problem, Subject, drivers
 from mio2trace.kernels.names import kernel_name, normalise, short_kernel
-from mio2trace.measures.cost import mostly_unsure
 from mio2trace.measures.device_time import class_of_kernel
 from mio2trace.measures.statistics import median
 from mio2trace.model.tables import distinct, summed
@@ -415,7 +414,7 @@ def _cost(subject: Subject) -> Iterator[Found]:
             share=ns / whole,
             count=len(costs),
             number=f"{count(len(costs), 'search')} of MIOpen Find ran {ms(ns)} of kernels, {percent(ns / whole)} of all"
-            f" kernel time recorded{' (their links have low confidence)' if mostly_unsure(costs) else ''}.",
+            f" kernel time recorded{' (not sure)' if subject.measures.depends_on_searches(ns) else ''}.",
             severity="info",
         )
 

@@ -27,6 +27,7 @@ from mio2trace.measures.cost import Cost, Sums, duration, grouped, total, whole
 from mio2trace.measures.device_time import Launches, has_common_clock
 from mio2trace.measures.executions import Executions, LayerKey
 from mio2trace.measures.ranking import Forms, Makeup, forms_of, host_spans, is_naive, makeup
+from mio2trace.measures.searches import UNSURE, undecided
 from mio2trace.measures.steady import Steady
 from mio2trace.model.tables import NO, Numbers, Pool, distinct, firsts, summed
 from mio2trace.ops.operation import Operation
@@ -363,3 +364,12 @@ class Measures:
             for index, operation in self.operation_at.items()
             if operation.phase == "find" and self.first_of[index] != NONE
         }
+
+    @cached_property
+    def is_undecided(self) -> NDArray[np.bool_]:
+        """Of each activity whether it is a kernel that may be a search's or may be not."""
+        return undecided(self.alignment)
+
+    def depends_on_searches(self, ns: int) -> bool:
+        """Return whether a sum of times with or without the searches is not sure."""
+        return int(self._commands.time_ns[self.is_undecided].sum()) > UNSURE * ns

@@ -81,12 +81,6 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return not self.unsure
 
 
-def mostly_unsure(costs: Iterable[Cost]) -> bool:
-    """Return whether most kernels have links of low confidence: other kernels may also be of this part."""
-    whole = total(costs)
-    return 2 * whole.unsure > whole.kernels
-
-
 _SUMMED = tuple(name for name in Cost.__struct_fields__ if name not in ("flop_by", "host_ns"))
 
 

@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from mio2trace.align import NONE, Alignment
 from mio2trace.align.layers.net import LayerKey, types_of
@@ -43,6 +44,7 @@ from mio2trace.align.links import Phase
 from mio2trace.align.ranges import MarkedStep
 from mio2trace.measures.device_time import DeviceTime, Launches, Window, device_times, has_common_clock
 from mio2trace.measures.gaps import PREPARING
+from mio2trace.measures.searches import doubt_of_iterations
 from mio2trace.measures.statistics import mean, median
 from mio2trace.model.tables import NEVER, NO, Activities, Codes, least, most, present, summed
 from mio2trace.ops.ranges import part_of_step
@@ -92,7 +94,7 @@ class Iterations(msgspec.Struct, frozen=True, kw_only=True):
     a search. ``told_by``: ``named`` by a log or profile, a ``repetition`` of kernels, or the ``whole`` run. ``rule``: a
     sentence about which iterations count. ``is_warm_up``: only the warm-up ran, and is used as an iteration. ``part``:
     if no iteration is complete, why the counted one is not; else empty. ``may_be_cold``: only one is complete, or
-    has a known length.
+    has a known length. ``doubt``: why they may be no iterations; else empty.
     ``devices``: the time of each device in these iterations; ``slowest``: the place of the device whose steps are
     shown.
     """
@@ -111,6 +113,7 @@ class Iterations(msgspec.Struct, frozen=True, kw_only=True):
     is_warm_up: bool = False
     part: str = ""
     may_be_cold: bool = False
+    doubt: str = ""
     devices: tuple[DeviceTime, ...] = ()
     slowest: int = 0
 
@@ -126,8 +129,12 @@ class Iterations(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(at for at, one in enumerate(self.all) if one.number in counted)
 
 
-def iterations_of(alignment: Alignment, launches: Launches | None = None) -> Iterations:
-    """Return the iterations of a profile that is joined with its log."""
+def iterations_of(
+    alignment: Alignment, launches: Launches | None = None, is_undecided: NDArray[np.bool_] | None = None
+) -> Iterations:
+    """Return the iterations of a profile that is joined with its log.
+
+    ``is_undecided``: of each activity whether it may be a search's (`undecided`)."""
     if launches is None:
         launches = Launches(alignment.profile, has_common_clock=has_common_clock(alignment))
     searches = frozenset(one.index for one in alignment.links.operations if one.phase == "find")
@@ -207,6 +214,9 @@ def iterations_of(alignment: Alignment, launches: Launches | None = None) -> Ite
         may_be_cold=told_by != "whole"
         and is_one
         and not _is_warmed_up(alignment, place_of, of_kind[0], numbers[of_kind[0]]),
+        doubt=doubt_of_iterations(alignment, place_of, len(found), is_undecided)
+        if told_by == "repetition" and is_undecided is not None
+        else "",
         devices=devices,
         slowest=slowest,
     )
@@ -441,6 +451,8 @@ def _rule(
     )
     parts += [f"{count} of another kind ({told.kinds[kind]})" for kind, count in others.most_common(3)]
     parts += [f"{one.number} has searches alone" for one in found if not one.kernels and one.searches]
+    if told.doubt:
+        parts.append(f"not sure: {told.doubt}")
     if told.may_be_cold and not part:
         only = f"only the length of {numbers} is known" if told.endless else f"{numbers} is the only whole one"
         parts.append(f"{only} and may be cold")

@@ -78,7 +78,7 @@ class Steady:
     @cached_property
     def told(self) -> Iterations:
         """All iterations, and which of them count."""
-        return iterations_of(self._alignment, self._measures.launches)
+        return iterations_of(self._alignment, self._measures.launches, self._measures.is_undecided)
 
     @property
     def iterations(self) -> tuple[int, ...]:
