@@ -425,6 +425,35 @@ def test_a_kernel_without_possible_times_is_counted(key: str, values: list[Any],
         assert kernels(profile) == ["before_the_trace", "SubTensorOpWithScalar1d"]
 
 
+@pytest.mark.parametrize("size", [100, 1 << 20])
+def test_times_that_are_text_are_read(size: int) -> None:
+    events = [made | {"ts": str(made["ts"]), "dur": str(made["dur"])} for made in rows()]
+    data = trace(events)
+    array = pieces.EventArray((data[at : at + size] for at in range(0, len(data), size)), "x", Notes())
+    read = [event for piece in array.pieces() for event in piece]
+    times = [(pieces.nanoseconds(event.ts), pieces.nanoseconds(event.dur)) for event in read]
+    assert times == [(pieces.nanoseconds(made["ts"]), pieces.nanoseconds(made["dur"])) for made in rows()]
+
+
+@pytest.mark.parametrize("key", ["ts", "dur"])
+@pytest.mark.parametrize("value", ['"NaN"', '"sNaN"', '"Infinity"', '"soon"', '"1e9999999"', "1e9999999", "-1e9999999"])
+@pytest.mark.parametrize("correlation", [{}, {"correlation": 7}])
+def test_no_time_is_a_fault_of_the_program(key: str, value: str, correlation: dict[str, Any], tmp_path: Path) -> None:
+    """Also not in the pieces before the last one, which other decoders read."""
+    flow = {"ph": "s", "cat": "ac2g", "name": "ac2g", "pid": 1, "tid": 1, "ts": FIRST_US, "dur": 0, "id": 7}
+    bad = [
+        row("python_function", "train.py(184): step", 1, 1, FIRST_US, 9, Python_id=1),
+        row("cpu_op", "aten::add", 1, 1, FIRST_US, 9, External_id=1),
+        row("cuda_runtime", "cudaLaunchKernel", 1, 1, FIRST_US, 9, **correlation),
+        row("kernel", "add_kernel", 0, 7, FIRST_US, 9, **correlation),
+        flow,
+    ]
+    data = trace([made | {key: "@"} for made in bad] + rows() * 150).replace(b'"@"', value.encode())
+    profile, notes = of(tmp_path, data)
+    assert kernels(profile).count(MAIN) == 150
+    assert notes["kernel whose times are no numbers in order: left out"] == 1
+
+
 @pytest.mark.parametrize("value", ["inf", "-inf", "nan", "-nan", "NaN", "Infinity", "-Infinity"])
 @pytest.mark.parametrize("size", [100, 1 << 20])
 def test_a_value_that_is_no_number_of_json_takes_no_row_away(value: str, size: int, tmp_path: Path) -> None:

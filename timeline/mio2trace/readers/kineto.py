@@ -642,7 +642,7 @@ class _Reading:
         )  # fmt: skip
 
     def _flow(self, event: Event) -> None:
-        if self._flows is not None and type(event.id) is int:
+        if self._flows is not None and type(event.id) is int and nanoseconds(event.ts) is not None:
             self._flows[event.pid, event.tid, event.ts] = event.id
 
     def _activities(self) -> None:

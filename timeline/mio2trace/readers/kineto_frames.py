@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, compress, count, islice
-from math import inf
+from math import inf, isfinite
 from operator import gt
 from typing import Any
 
@@ -80,7 +80,7 @@ class Frames:
         """Take rows of Python functions; rows without times or an id are skipped."""
         try:
             self._add(events)
-        except (TypeError, OverflowError):
+        except (TypeError, ValueError, ArithmeticError):
             self._add([one for one in events if _is_whole(one)])
 
     def _add(self, events: Sequence[Event]) -> None:
@@ -107,6 +107,8 @@ class Frames:
             self._starts, self._lengths, self._ids, self._parents, self._name_of, self._thread_of
         )  # fmt: skip
         made = [array(of.typecode, column) for of, column in zip(kept, columns, strict=True)]
+        if not isfinite(sum(made[0])):
+            raise OverflowError
         for of, column in zip(kept, made, strict=True):
             of.extend(column)
 

@@ -309,13 +309,21 @@ def nanoseconds(value: object) -> int | None:
         return whole * 1000 + round((value - whole) * 1000)
     if type(value) is int:
         return value * 1000
-    if isinstance(value, Decimal) and abs(value) < 1 << 60:
+    if isinstance(value, Decimal) and value.is_finite() and -(1 << 60) < value < 1 << 60:
         return int((value * 1000).to_integral_value())
     return None
 
 
 def _number(text: str) -> Number:
     return Decimal(text) if len(text) < 40 and text.replace(".", "").lstrip("-").isdecimal() else float(text)
+
+
+def _time(value: Any) -> Any:
+    """Return a time, also of text, as the decoders above read it."""
+    try:
+        return _number(value) if isinstance(value, str) else value
+    except (ValueError, ArithmeticError):
+        return None
 
 
 def _event(made: dict[str, Any]) -> _LooseEvent:
@@ -329,7 +337,7 @@ def _event(made: dict[str, Any]) -> _LooseEvent:
     ph, cat, name = (_LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", word) for word in words)
     plain = [made.get(key) for key in ("pid", "tid", "ts", "dur", "id")]  # no lists, objects and the like
     pid, tid, ts, dur, number = (one if isinstance(one, (int, float, str, Decimal)) else None for one in plain)
-    return _LooseEvent(ph, cat, name, pid, tid, ts, dur, number, raw)  # type: ignore[arg-type]
+    return _LooseEvent(ph, cat, name, pid, tid, _time(ts), _time(dur), number, raw)  # type: ignore[arg-type]
 
 
 def _end_of_space(text: str, at: int) -> int:
