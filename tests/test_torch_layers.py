@@ -123,6 +123,23 @@ def test_what_a_long_range_launched_is_in_the_step_of_its_launch(tmp_path: Path)
         assert run.host_end_ns - run.host_start_ns <= 95_000, "from the first launch of a step to the last"
 
 
+def test_what_has_no_recorded_launch_is_in_the_step_of_its_op(tmp_path: Path) -> None:
+    """Also what is in no layer: a file may hold ops and kernels, but no calls."""
+    events = []
+    for step in range(3):
+        at = FIRST_US + 1000 * step
+        events += annotated(f"ProfilerStep#{step + 2}", 1000 * step, 900)
+        events.append(row("python_function", "nn.Module: Linear_0", 542, 542, at, 60))
+        for place, name in enumerate(("aten::mm", "aten::sum", "c10d::allreduce_", "aten::sort", "aten::topk")):
+            number, begun = 10 * step + place + 1, at + 100 * place
+            events += [
+                row("cpu_op", name, 542, 542, begun, 50, External_id=number),
+                row("kernel", name, 2, 0, begun + 20, 70, stream=0, correlation=900 + number, External_id=number),
+            ]
+    links = kineto_alignment(tmp_path, events).links
+    assert [of >= 0 and links.passes[of].iteration for of in links.pass_of] == [2] * 5 + [3] * 5 + [4] * 5
+
+
 def test_a_part_that_the_model_runs_again_and_again_begins_no_step(tmp_path: Path) -> None:
     """Pieces of a compiled model have one name. The recording begins within a call of the model; its first whole call
     has no end."""

@@ -395,16 +395,23 @@ def _of_equal_text(profile: Profile, by_text: dict[str, list[Range]]) -> tuple[M
 
 
 def place_marked_steps(attribution: Attribution) -> None:
-    """Set passes: ``before`` the recording, the launch's step, set-up before the first step, else ``between``."""
-    links, steps = attribution.links, attribution.steps
+    """Set passes: ``before`` the recording, the launch's step, set-up before the first step, else ``between``.
+
+    A command without a recorded launch is of the step of its op, if the profile states that."""
+    links, steps, ranges = attribution.links, attribution.steps, attribution.profile.ranges
     commands = attribution.profile.commands
     early = before_recording(commands)
     if len(early):
         links.give_pass(early, links.pass_id("before"))
     if not steps:
         return
-    rows = np.flatnonzero(commands.host_start_ns != NO)
-    place, is_inside = places_among(steps, commands.host_start_ns[rows])
+    begun = commands.host_start_ns
+    stated = np.setdiff1d(np.flatnonzero((begun == NO) & (commands.range >= 0)), early)
+    if len(stated):
+        begun = begun.copy()
+        begun[stated] = [ranges[place].start_ns for place in commands.range[stated].tolist()]
+    rows = np.flatnonzero(begun != NO)
+    place, is_inside = places_among(steps, begun[rows])
     for member, positions in by_code(rows, 2 * place + ((place != NONE) & ~is_inside)):
         if member >= 0 and not member % 2:
             links.give_pass(positions, links.pass_id("iteration", steps[member // 2].number))
