@@ -183,7 +183,9 @@ def test_an_archive_goes_through_the_commands(program: list[str], tmp_path: Path
     done = record("--", *program, environment=there.environment, cwd=tmp_path)
     assert done.stdout.encode() == LOG
     words = done.stderr.splitlines()
-    assert words[0] == "recording with rocprofv3 1.1.0 (ROCm 7.2.3); MIOpen log with entries and commands, ROCTx ranges on"
+    assert (
+        words[0] == "recording with rocprofv3 1.1.0 (ROCm 7.2.3); MIOpen log with entries and commands, ROCTx ranges on"
+    )
     assert words[1].startswith("exit 0 after ")
     assert words[-1] == "next: mio2trace report run.zip -o run.html"
     held = manifest(tmp_path / "run.zip")

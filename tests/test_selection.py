@@ -191,7 +191,9 @@ def test_what_is_not_there_is_said(options: dict[str, Any], message: str, tmp_pa
 
 def test_of_several_runs_the_one_without_the_window_is_named(tmp_path: Path) -> None:
     (tmp_path / "prof.json").write_bytes(kineto_files.trace())
-    with pytest.raises(OptionError, match=r"--iterations 1: no kernel is in them; the run has iteration 3; in test_of_several"):
+    with pytest.raises(
+        OptionError, match=r"--iterations 1: no kernel is in them; the run has iteration 3; in test_of_several"
+    ):
         mio2trace.convert(*TRAIN, tmp_path / "prof.json", iterations="1", several=True)
 
 

@@ -66,7 +66,11 @@ def test_sizes_stay_where_a_long_op_is_cut() -> None:
     ]
 
 
-@given(st.lists(st.integers(1, 10**9), min_size=1, max_size=9), st.text("ab_", min_size=1, max_size=30), st.integers(12, 60))
+@given(
+    st.lists(st.integers(1, 10**9), min_size=1, max_size=9),
+    st.text("ab_", min_size=1, max_size=30),
+    st.integers(12, 60),
+)
 def test_no_part_of_a_number_is_shown(sizes: list[int], head: str, width: int) -> None:
     """Of each number that is shown, all digits are."""
     name = head + "x".join(map(str, sizes))

@@ -405,7 +405,10 @@ def _trust(comparison: Comparison, names: tuple[str, str], room: Room) -> list[t
         ("MIOpen", _both(comparison.a.facts.miopen, comparison.b.facts.miopen)),
         ("Times", "kernel time of a steady iteration" if kernels else "layer times that the log prints"),
         ("A change is decided if", rule),
-        ("The interval", f"of the ratio B / A of medians, {'runs' if fewest >= FEWEST else 'iterations'} drawn at random"),
+        (
+            "The interval",
+            f"of the ratio of medians, {'runs' if fewest >= FEWEST else 'iterations'} drawn at random; B / A",
+        ),
     ]
     return [(label, shortened(value, 4 * room.name)) for label, value in facts if value]
 

@@ -15,7 +15,6 @@ devices. Not read: allocations, scratch memory, statistics.
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -109,6 +108,8 @@ def _gpus(source: Source) -> Mapping[str, str]:
     part = source.companion(os.path.join(folder, match[1] + AGENTS)) if match is not None else None
     if part is None:
         return {}
+    import csv
+
     lines = (line.decode(errors="replace").replace("\0", "") for line in islice(part.lines(), _MOST_AGENTS))
     named: dict[str, str] = {}
     is_told = True
