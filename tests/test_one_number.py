@@ -37,7 +37,7 @@ from mio2trace.outgoing import count
 from mio2trace.queries import prelude, shipped
 from mio2trace.reports import Row, Unit, ops
 from mio2trace.reports import kernels as kernel_tables
-from mio2trace.reports.layers import Repetition, execution_table
+from mio2trace.reports.layers import Repetition, class_table, execution_table, layer_table
 from mio2trace.trace import Slice
 from tests.commands import json_of
 from tests.conftest import ROOT, Engine, shared_folder
@@ -235,6 +235,27 @@ def test_each_kernel_name_and_the_whole(name: str) -> None:
         searches = {row.index for row in asked.analysis.run.operations if row.phase == "find"}
         found = [kernel["dur"] for kernel in kernels if kernel.get("operation") in searches]
         assert counts["find"] == {"kernels": len(found), "kernel_ns": sum(found)}
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_the_total_of_a_table_is_the_sum_of_its_rows(name: str) -> None:
+    """In each column that it fills: the rows, and what is in no row."""
+    run = answers(name).analysis.run
+    repetitions = [Repetition(None, run.measures[0])]
+    checked = set()
+    for table in (
+        layer_table(repetitions, NS),
+        class_table(repetitions, NS),
+        kernel_tables.kernel_table(run.measures[0], NS),
+        ops.steady_table(run.operations, run.measures[0], (), NS),
+    ):
+        *rest, total = table.ends or ({},)
+        for column, cell in total.items():
+            if isinstance(cell, (int, float)) and column in table.columns and column != "iterations":
+                cells = [row.get(column, 0) for row in (*table.rows, *rest)]
+                assert sum(one for one in cells if isinstance(one, (int, float))) == pytest.approx(cell), column
+                checked.add(column)
+    assert checked >= {"kernel_ns", "kernels", "percent_of_kernel_time"}
 
 
 @pytest.mark.engine

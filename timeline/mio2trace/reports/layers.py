@@ -137,7 +137,7 @@ def _ends(steady: Sequence[Steady], name: str, iterations: int, unit: Unit) -> I
         if costs:
             share = 100 * sum(cost.total_ns for cost in costs) / whole_ns
             cells = {name: label, "percent_of_kernel_time": share, **cost_cells(costs, iterations, unit)}
-            for absent in ("copies", "gflops", unit.column("host")):
+            for absent in ("calls", "copies", "gflops", unit.column("host")):
                 cells.pop(absent, None)
             yield cells
 
