@@ -901,6 +901,19 @@ def test_a_log_alone_names_its_machine(tmp_path: Path) -> None:
         assert machine(profile, libraries).startswith(f"{shown} · HIP 7.2")
 
 
+def test_a_log_with_a_profile_that_lost_its_kernels_says_what_is_missing(tmp_path: Path) -> None:
+    """In every form, as the tables do."""
+    path = kineto_file(tmp_path, [launched(1, 10, 5)[0], row("user_annotation", "x", 542, 542, FIRST_US, 900)])
+    path.write_bytes(path.read_bytes()[:-40])
+    files = [str(path), ALEXNET[0]]
+    missing = "PROFILE INCOMPLETE: 1 file cut off, 1 launch without its kernel"
+    for form in ("text", "markdown", "html"):
+        assert missing in run(*files, "--format", form, "-q")
+    (section,) = json.loads(run(*files, "--format", "json", "-q"))["runs"]
+    assert section["completeness"] == {"complete": False, "counts": {"cut-off": 1, "launch-without-kernel": 1}}
+    assert section["verdict"].endswith("; no kernel in the profile, so no times of kernels.")
+
+
 @pytest.mark.parametrize(("us", "streams", "said"), [(400, 2, False), (700, 2, False), (600, 8, True)])
 def test_shares_above_100_percent_are_explained(us: int, streams: int, said: bool, tmp_path: Path) -> None:
     """Kernels of one name on several streams take more time than the step."""

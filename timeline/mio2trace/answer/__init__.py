@@ -87,11 +87,13 @@ def of_logs(run: Run) -> list[Section]:
         said.append("MIOpen's log (`mio2trace messages` lists what it says), no operation")
     if not (said or complaints):
         return []
+    lacks = "kernel in the profile" if run.profiles else "profile"
     return [
         Section(
             name=run.name,
-            verdict="; ".join(said) + "; no profile, so no times of kernels.",
+            verdict="; ".join((*said, f"no {lacks}, so no times of kernels.")),
             machine=machine(None, run.libraries, next((log.device_name for log in run.logs if log.device_name), "")),
+            completeness=next((one.completeness for one in run.measures if not one.completeness.complete), None),
             layers=tuple(layers),
             layers_by="the time that the log prints",
             problems=tuple(_problems(operations)),
