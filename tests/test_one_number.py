@@ -469,6 +469,26 @@ def test_work_of_zero_and_time_in_no_operation_are_the_same_in_every_form(tmp_pa
     assert layers == {row["layer"]: row["gflops"] for row in json_of("query", path, "slowest layers")}
 
 
+def test_a_call_whose_kernel_is_not_recorded_is_in_no_rate(tmp_path: Path) -> None:
+    """The work of a call that only copied is not divided by the time of another call's kernel."""
+    us, shapes = FIRST_US, {"Input_Dims": [[64, 64], [64, 64]], "Input_type": ["float", "float"]}
+    rows = [event_of("user_annotation", "ProfilerStep#3", 542, 542, us, 400, External_id=1)]
+    rows.append(event_of("python_function", "nn.Module: Linear_0", 542, 542, us + 1, 250, Python_id=1))
+    for number, at in ((70, 10), (71, 100)):
+        rows.append(event_of("cpu_op", "aten::mm", 542, 542, us + at, 30, External_id=number, **shapes))
+        rows.append(event_of("cuda_runtime", "hipLaunchKernel", 542, 542, us + at + 5, 5, correlation=number))
+    rows.append(event_of("kernel", "gemm", 2, 0, us + 40, 9, device=2, stream=0, correlation=70))
+    rows.append(event_of("gpu_memcpy", "Memcpy DtoD", 2, 0, us + 140, 3, device=2, stream=0, correlation=71, bytes=64))
+    path = tmp_path / "t.json"
+    path.write_bytes(trace(rows))
+    (run,) = json_of("report", path)["runs"]
+    (op,), (layer,) = json_of("ops", path), json_of("layers", path)
+    asked = [json_of("query", path, name)[0]["gflops"] for name in ("slowest operations", "slowest layers")]
+    assert (op["calls"], op["kernels"]) == (2, 1)
+    rates = (run["problems"][0]["gflops"], op["gflops"], layer["gflops"], *asked)
+    assert rates == pytest.approx((2 * 64**3 / 9000,) * 5, abs=6e-4)
+
+
 # -- A number agrees with its noun: no output says `1 runs`, over inputs that have one of everything.
 
 

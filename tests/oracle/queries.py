@@ -143,7 +143,8 @@ class Oracle:
                 continue
             ns = sum(time(kernels) for _, kernels in calls)
             solvers = [",".join(dict.fromkeys(one.solver for one in own if one.solver)) for own, _ in calls]
-            work = [max((one.flop for one in own if one.flop is not None), default=None) for own, _ in calls]
+            worked = [own for own, kernels in calls if kernels]
+            work = [max((one.flop for one in own if one.flop is not None), default=None) for own in worked]
             rows.append({
                 "process": process, "operation": name, "layer": layer, "calls": len(calls) / self.each(process),
                 "kernel_ms": self.ms(ns, process), "percent_of_kernel_time": self.percent(ns, process),

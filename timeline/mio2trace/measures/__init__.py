@@ -34,7 +34,7 @@ from mio2trace.ops.operation import Operation
 
 __all__ = ["Cost", "Executions", "LayerKey", "Measures", "Steady", "Sums", "duration", "total"]
 
-_SEARCHES, _TOLD, _NOT_TOLD, _OF_KERNELS = range(4)
+_NO_WORK, _TOLD, _NOT_TOLD, _OF_KERNELS = range(4)
 """The source of an operation's work: it has none, the log, unknown, its kernels."""
 
 
@@ -102,14 +102,17 @@ class Measures:
 
     @cached_property
     def _work_of(self) -> bytearray:
-        """The kind of work of each operation, by index."""
+        """The kind of work of each operation, by index. One without kernels, such as one whose kernel was not recorded,
+        has none that a rate could count."""
         kinds = [
-            _SEARCHES if one.phase != "run"
+            _NO_WORK if one.phase != "run"
             else _TOLD if one.flop is not None
             else _OF_KERNELS if one.is_plain else _NOT_TOLD
             for one in self.shared.values
         ]  # fmt: skip
-        return bytearray(np.array(kinds, np.uint8)[self.shared.codes])
+        has_kernels = np.zeros(len(self.first_of) + 1, bool)  # the last one is of `NONE`
+        has_kernels[np.asarray(self._links.operation_of)[self._commands.is_kernel]] = True
+        return bytearray(np.where(has_kernels[:-1], np.array(kinds, np.uint8)[self.shared.codes], np.uint8(_NO_WORK)))
 
     @cached_property
     def naive_operations(self) -> frozenset[int]:
@@ -185,7 +188,7 @@ class Measures:
         helps = (
             parts[0]
             & (indices != NONE)
-            & (np.append(np.frombuffer(self._work_of, np.uint8), _SEARCHES)[indices] != _SEARCHES)
+            & (np.append(np.frombuffer(self._work_of, np.uint8), _NO_WORK)[indices] != _NO_WORK)
         )
         return _Summed(operations, runs, passes, self._helpers(rows[helps]))
 

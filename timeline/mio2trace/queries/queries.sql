@@ -128,7 +128,8 @@ with
 select nullif(process, '') as process, name as operation, layer, round(1.0 * count(*) / iterations, 2) as calls,
   round(sum(ran.ns) / 1e6 / iterations, 3) as kernel_ms, round(100.0 * sum(ran.ns) / total.ns, 1) as percent_of_kernel_time,
   round(1.0 * sum(kernels) / iterations, 1) as kernels, max(solvers) as solver,
-  case when count(flop) = count(*) then round(1.0 * nullif(sum(flop), 0) / sum(ran.ns), 3) end as gflops, min(command) as command
+  case when sum(flop is null and kernels > 0) = 0
+    then round(1.0 * nullif(sum(iif(kernels > 0, flop, 0)), 0) / sum(ran.ns), 3) end as gflops, min(command) as command
 from each_call join ran using (process, operation) join steady_total as total using (process)
 group by process, name, layer having sum(kernels) > 0 order by length(process), process, sum(ran.ns) desc, min(begin);
 
