@@ -269,7 +269,7 @@ def test_ranks_that_are_not_here_are_said(stated: int | None, of_group: int) -> 
 
     few = some(stated)
     of = totals(meetings(of_job := job(few)), of_job)
-    assert "in 3 collectives (sum of 2 of the 4 ranks); " in said(of, ["rank 0", "rank 1"])
+    assert "in 3 collectives (sum of 2 of 4 ranks); " in said(of, ["rank 0", "rank 1"])
     assert any(line.startswith("note    2 of 4 ranks are here: another may") for line in answered(few))
     if stated is not None:
         assert "are here" not in "\n".join(answered(some(2)))

@@ -422,7 +422,7 @@ def said(of: Sequence[RankTotal], labels: Sequence[str]) -> str:
     waited = sum(one.wait_ns for one in of)
     spent = sum(one.collective_ns for one in of) or 1
     ranks = max(one.ranks for one in of)
-    summed = f"sum of {len(of)} of the {ranks:,} ranks" if ranks > len(of) else f"sum of {len(of)} ranks"
+    summed = f"sum of {len(of)} of {ranks:,} ranks" if ranks > len(of) else f"sum of {len(of)} ranks"
     waiting = f"ranks wait {part_of(waited, spent)} in {count(of[0].collectives, 'collective')} ({summed})"
     beside = f"; {of_others}" if (of_others := uncounted(of)) else ""
     if latest == NONE:
