@@ -338,7 +338,7 @@ def test_a_kernel_unlike_others_is_counted_and_named() -> None:
 @pytest.mark.parametrize(
     ("name", "advice"),
     [
-        ("fillbuffer_float", "Do not set tensors to zero before each call, unless the solver needs it."),
+        ("fillbuffer_float", "Fill only memory to which kernels add: "),
         ("relu_forward_float", "Fuse them with the kernels that write their inputs, or let them work in place."),
         (ADD, "Fuse them: torch.compile(model)"),
     ],

@@ -242,6 +242,7 @@ _MIOPENS_OWN = (("activ",), ("bias", "optensor"), ("cat",), ("prelu",), ("glu",)
 """Primitives that a program calls. Other operations on tensors are parts of RNNs, too."""
 _MOVES = ("fill", "copy", "cast", "scale")
 _COMPILE = "Fuse them: torch.compile(model) makes fewer kernels of them, which read and write memory less often."
+_FILL = "Fill only memory to which kernels add: memory that a kernel writes as a whole needs no fill before it."
 _FUSE = (
     "Fuse them with the kernels that write their inputs{plans}, or let them work in place. Each should take only as"
     " long as its memory traffic."
@@ -353,7 +354,7 @@ def _element_wise(subject: Subject) -> Iterator[Found]:
             f" {largest}.",
             scope=scope,
             names=(largest,),
-            advice=_COMPILE if is_torch else _BY_ROLE["fill"] if meaning and meaning.role == "fill" else own,
+            advice=_COMPILE if is_torch else _FILL if meaning and meaning.role == "fill" else own,
             severity=None if subject.share(ns) > MOSTLY_ELEMENT_WISE else "medium",  # fusion saves a part of it
         )
 
