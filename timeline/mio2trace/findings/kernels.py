@@ -239,7 +239,7 @@ _OF_CAFFE = re.compile(
     re.ASCII,
 )
 _MIOPENS_OWN = (("activ",), ("bias", "optensor"), ("cat",), ("prelu",), ("glu",), ("dropout",))
-"""Primitives that a program calls. Other operations on tensors are parts of RNNs, too."""
+"""Primitives that a program calls. Other operations on tensors may be parts of an RNN."""
 _MOVES = ("fill", "copy", "cast", "scale")
 _COMPILE = "Fuse them: torch.compile(model) makes fewer kernels of them, which read and write memory less often."
 _FILL = "Fill only memory to which kernels add: memory that a kernel writes as a whole needs no fill before it."
@@ -373,10 +373,11 @@ FUSION = (
     Rule(
         id="element-wise",
         title="Element-wise kernels take much of the time.",
-        fires="element-wise, copy, concatenate, reduce and normalise kernels of PyTorch, or activations, additions,"
-        " copies and fills of Caffe and activations of MIOpen, are > 25 % of T, and less than 15 % of the step is"
-        " host-bound idle time. It is medium at most up to 50 %. Kernels of `unfused-attention` are not counted. It"
-        " never fires if torch.compile or XLA compiled a part of the program",
+        fires="kernels with little work per element are > 25 % of T, and less than 15 % of the step is host-bound idle"
+        " time. In PyTorch these are its element-wise, copy, concatenate, reduce and normalise kernels. In other"
+        " programs these are Caffe's activations, additions, copies and fills, and MIOpen's activations. It is medium at"
+        " most up to 50 %. Kernels of `unfused-attention` are not counted. It never fires if torch.compile or XLA"
+        " compiled a part of the program",
         find=_element_wise,
     ),
 )
