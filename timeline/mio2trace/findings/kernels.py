@@ -375,8 +375,8 @@ FUSION = (
         title="Element-wise kernels take much of the time.",
         fires="kernels with little work per element are > 25 % of T, and less than 15 % of the step is host-bound idle"
         " time. In PyTorch these are its element-wise, copy, concatenate, reduce and normalise kernels. In other"
-        " programs these are Caffe's activations, additions, copies and fills, and MIOpen's activations. It is medium at"
-        " most up to 50 %. Kernels of `unfused-attention` are not counted. It never fires if torch.compile or XLA"
+        " programs these are Caffe's activations, additions, copies and fills, and MIOpen's activations. It is medium"
+        " at most up to 50 %. Kernels of `unfused-attention` are not counted. It never fires if torch.compile or XLA"
         " compiled a part of the program",
         find=_element_wise,
     ),
