@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 import mio2trace
 from mio2trace.analysis import snapshot_of
+from mio2trace.answer.content import machine
+from mio2trace.model.miopen import Message, MiopenLog
 from mio2trace.model.profile import (
     Activity,
     BufferCreated,
@@ -120,6 +122,15 @@ def test_what_is_never_shown_is_left_out() -> None:
     assert back.activities[0].opencl == OpenClLaunch("", (), 0, (1, 0, 0))
     first, second, third = (buffer.handle for buffer in back.opencl.buffers)
     assert first == third != second
+
+
+def test_the_lines_that_name_the_machine_are_kept() -> None:
+    """The answer on a dataset names the GPU and the versions as the answer on the log does."""
+    texts = {"device": "Raw device name: gfx942", "version": "HIP version 7.2, MIOpen version 3.5.1"}
+    records = tuple(Message(0, line, "Info", "f", text, kind) for line, (kind, text) in enumerate(texts.items(), 1))
+    log = MiopenLog(source=0, records=records)
+    back = from_tables(MiopenLog, to_tables(log))
+    assert machine(None, [back]) == machine(None, [log]) == "gfx942 · HIP 7.2 · MIOpen 3.5.1"
 
 
 def test_nothing_of_a_real_run_that_is_never_shown_is_kept(snapshot: Snapshot, tmp_path: Path) -> None:

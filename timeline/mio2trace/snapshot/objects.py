@@ -286,8 +286,8 @@ _encode = msgspec.msgpack.Encoder(enc_hook=_hooked).encode
 
 
 def _is_shown(message: Message) -> bool:
-    """Return whether an output shows its text: errors, warnings, and messages with a version."""
-    return message.kind == "version" or alarm_level(message) is not None
+    """Return whether an output shows its text: errors, warnings, and the machine's lines."""
+    return message.kind in ("version", "device") or alarm_level(message) is not None
 
 
 def _empty(value: object) -> object:
