@@ -184,33 +184,28 @@ class Row:
 
         packets = np.flatnonzero(whose >= 0)
         size = size[packets]
-        of_time = sizes_of(shown)
         head, tail = Fields(len(packets), packets), Fields(len(packets), packets)
-        of_packets = np.flatnonzero(~is_end)
+        time = shown[~is_end]
         tail.constant(self._tail)
-        tail.varint(shown[of_packets], of_time[of_packets])
+        tail.varint(time, sizes_of(time))
         length = 1 + sizes_of(size) + size + tail.sizes
         head.constant(b"\x0a")
         head.varint(length, sizes_of(length))
         head.constant(b"\x5a")
         head.varint(size, sizes_of(size))
-        of_ends = np.flatnonzero(is_end)
-        ends = Fields(len(of_ends), row_of[of_ends])
+        time, rows = shown[is_end], row_of[is_end]
+        of_time = sizes_of(time)
+        ends = Fields(len(rows), rows)
         ends.constant(b"\x0a")
-        ends.word(len(self._end) + of_time[of_ends], 1)  # one byte: it is less than 128
+        ends.word(len(self._end) + of_time, 1)  # one byte: it is less than 128
         ends.constant(self._end)
-        ends.varint(shown[of_ends], of_time[of_ends])
+        ends.varint(time, of_time)
 
-        parts = [[head], bodies, *arrows, [tail], [ends]]
-        sizes = np.zeros(count, np.int64)
-        for part in parts:
-            for fields in part:
-                sizes[fields.rows] += fields.sizes
         if goes_back and self._begun:
             out.append(tp.packet(*self._state(tp.NEEDS_STATE)))
         if self._new or not self._begun:
             out.append(self._declare())
-        out.append(joined(parts, sizes))
+        out.append(joined([[head], bodies, *arrows, [tail], [ends]], count, packets[length > tp.LONG]))
 
     def _bodies(self, columns: Sequence[Columns], rows: Ints, numbers: Ints) -> Iterator[Fields]:
         """Yield the events of slices but for their arrows. ``numbers`` of the slices, whose packets are ``rows``."""

@@ -190,7 +190,7 @@ _Bytes = NDArray[np.uint8]
 _WORD = 8
 _ONE_WORD = 56
 """Bits of an integer whose varint is one word."""
-_LONG = 4096
+LONG = 4096
 """Bytes: a packet that has more is a table of its own, as all rows of a table are as wide as the widest."""
 _BITS = [np.uint64(7 * number) for number in range(_WORD)]
 _BYTES = [np.uint64(8 * number) for number in range(_WORD)]
@@ -212,10 +212,12 @@ class Texts:
 
 
 class _Field(NamedTuple):
-    """Of each packet its word, or where in ``text`` its bytes begin; how many bytes it has."""
+    """Of each packet its word, or where in ``text`` its bytes begin; how many bytes it has. ``widest``: no word has
+    more."""
 
     values: Any
     sizes: Any
+    widest: int = 0
     text: _Bytes | None = None
 
 
@@ -231,13 +233,14 @@ class Fields:
         """Add words of the given number of bytes each; 0 if a packet has no word. A number stands for the same word
         everywhere."""
         values = np.asarray(values).astype(np.uint64)
+        widest = int(sizes.max(initial=0)) if np.ndim(sizes) else sizes
         if self.fields and self.fields[-1].text is None:
-            before, of_before, _ = self.fields[-1]
-            if np.max(of_before, initial=0) + np.max(sizes, initial=0) <= _WORD:
+            before, of_before, most, _ = self.fields[-1]
+            if most + widest <= _WORD:
                 moved = values << np.asarray(8 * of_before).astype(np.uint64)
-                self.fields[-1] = _Field(before | moved, of_before + sizes)
+                self.fields[-1] = _Field(before | moved, of_before + sizes, most + widest)
                 return
-        self.fields.append(_Field(values, sizes))
+        self.fields.append(_Field(values, sizes, widest))
 
     def constant(self, text: bytes, has: Any = 1) -> None:
         """Add the same bytes everywhere, or where ``has`` is 1."""
@@ -246,9 +249,9 @@ class Fields:
             self.word(np.uint64(int.from_bytes(part, "little")) * np.uint64(has), len(part) * has)
 
     def texts(self, texts: Texts, numbers: NDArray[Any]) -> None:
-        self.fields.append(_Field(texts.starts[numbers], texts.sizes[numbers], texts.bytes))
+        self.fields.append(_Field(texts.starts[numbers], texts.sizes[numbers], text=texts.bytes))
 
-    def varint(self, values: Ints, sizes: Ints) -> None:
+    def varint(self, values: Ints, sizes: Any) -> None:
         """Add varints of integers of 64 bits, whose ``sizes`` are as `sizes_of` says, or 0 where there is none."""
         numbers = values.view(np.uint64)
         if not len(numbers) or int(numbers.max()) >> _ONE_WORD == 0:
@@ -269,43 +272,45 @@ class Fields:
         return total
 
 
-def sizes_of(values: Ints) -> Ints:
-    """Return how many bytes the varint of each has."""
+def sizes_of(values: Ints) -> Any:
+    """Return how many bytes the varint of each has; one number if all have as many, as is usual."""
+    if not len(values):
+        return 1
     numbers = values.view(np.uint64)
-    sizes = np.ones(len(values), np.int64)
-    largest = int(numbers.max(initial=0))
-    for bits in range(7, 64, 7):
-        if not largest >> bits:
-            break
+    least, most = (max(1, -(-int(one).bit_length() // 7)) for one in (numbers.min(), numbers.max()))
+    if least == most:
+        return least
+    sizes = np.full(len(values), least)
+    for bits in range(7 * least, 7 * most, 7):
         sizes += numbers >= np.uint64(1 << bits)
     return sizes
 
 
-def _varints(numbers: Words, sizes: Ints) -> Words:
+def _varints(numbers: Words, sizes: Any) -> Words:
     """Return of each number of 56 bits its varint, as a word."""
     words: Words = numbers & _LOW_7
-    for number in range(1, int(sizes.max(initial=1))):
+    for number in range(1, int(np.max(sizes, initial=1))):
         words |= (numbers >> _BITS[number] & _LOW_7) << _BYTES[number]
     words |= _GOES_ON[sizes]
     return words
 
 
-def joined(parts: Sequence[Sequence[Fields]], sizes: Ints) -> bytes:
+def joined(parts: Sequence[Sequence[Fields]], count: int, long: Ints) -> bytes:
     """Return packets in sequence. ``parts``: the fields of each part of the packets, no two of the same packets;
-    ``sizes``: of the packets.
+    ``count``: the number of packets; ``long``: the places of packets above `LONG` bytes, in order.
     """
-    return b"".join(_table(parts, first, last) for first, last in _pieces(sizes))
+    return b"".join(_table(parts, first, last) for first, last in _pieces(count, long))
 
 
-def _pieces(sizes: Ints) -> Iterator[tuple[int, int]]:
+def _pieces(count: int, long: Ints) -> Iterator[tuple[int, int]]:
     first = 0
-    for long in np.flatnonzero(sizes > _LONG).tolist():
-        if first < long:
-            yield first, long
-        yield long, long + 1
-        first = long + 1
-    if first < len(sizes):
-        yield first, len(sizes)
+    for number in long.tolist():
+        if first < number:
+            yield first, number
+        yield number, number + 1
+        first = number + 1
+    if first < count:
+        yield first, count
 
 
 def _table(parts: Sequence[Sequence[Fields]], first: int, last: int) -> bytes:
@@ -321,7 +326,7 @@ def _table(parts: Sequence[Sequence[Fields]], first: int, last: int) -> bytes:
                 rows = fields.rows[of_fields] - first  # type: ignore[assignment]
             at = begin
             for field in fields.fields:
-                widest = int(np.max(field.sizes[of_fields] if np.ndim(field.sizes) else field.sizes, initial=0))
+                widest = field.widest if field.text is None else int(field.sizes[of_fields].max(initial=0))
                 if widest:
                     placed.append((field, of_fields, rows, at, widest))
                     at += widest
