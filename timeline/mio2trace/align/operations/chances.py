@@ -313,18 +313,10 @@ def _elements(operation: Operation) -> int:
     return prod(shape) if shape else 0
 
 
-Kind = Literal["run", "search", "search again", "measuring", "answered"]
+Kind = Literal["run", "search", "search again"]
 FEWEST_STRETCHES = 3
 """A profile may have one or two holes; more stretches of silent calls are another process's."""
-_BEFORE: Mapping[Kind, float] = {
-    "run": SILENT,
-    "search": SILENT_SEARCH,
-    "search again": SILENT_AGAIN,
-    "measuring": MISSTATED,
-    "answered": 1 - MISSTATED,
-}
-_STATED: frozenset[Kind] = frozenset(("measuring", "answered"))
-"""What the log says of a search is not learned from the links."""
+_BEFORE: Mapping[Kind, float] = {"run": SILENT, "search": SILENT_SEARCH, "search again": SILENT_AGAIN}
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True):
@@ -363,10 +355,7 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
             calls[kind] += chance + nothing
         return Rates(
             lost=_mean(self.lost, lost, sum(launched) + lost),
-            silent={
-                kind: before if kind in _STATED else _mean(before, silent[kind], calls[kind])
-                for kind, before in self.silent.items()
-            },
+            silent={kind: _mean(before, silent[kind], calls[kind]) for kind, before in self.silent.items()},
             holes=HOLE,
             by_database=self.by_database,
         )
@@ -400,7 +389,7 @@ class Chances(msgspec.Struct, kw_only=True):
 
 
 def kinds_of(operations: Sequence[Operation], class_of: Sequence[int]) -> list[Kind]:
-    """Return whether each call searches, whether its thread searched the problem before, and what its lines say of it.
+    """Return whether each call searches, and whether its thread searched the problem before.
 
     Behind an execution all searches are new ones: of another net, or of a program that begins again."""
     kinds: list[Kind] = []
@@ -411,8 +400,7 @@ def kinds_of(operations: Sequence[Operation], class_of: Sequence[int]) -> list[K
             kinds.append("run")
             own.clear()
         else:
-            again: Kind = "search again" if number in own else "search"
-            kinds.append({True: "measuring", False: "answered", None: again}[operation.is_measured])
+            kinds.append("search again" if number in own else "search")
             own.add(number)
     return kinds
 
