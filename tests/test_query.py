@@ -24,6 +24,7 @@ from mio2trace.queries import Answer, prelude, shipped, text
 from mio2trace.trace import Slice
 from tests.commands import invoked, json_of
 from tests.conftest import ROOT, Engine, engines_of, missing, shared_folder
+from tests.kineto_files import kineto_file
 from tests.oracle.queries import ANSWERS, Oracle, differences
 from tests.perfetto_tools.tp_query import TraceProcessor, TraceProcessorError, find_node, find_web_dist
 from tests.small_runs import Program, as_json
@@ -295,6 +296,15 @@ def test_a_query_by_name_and_by_sql(folder: Path, shell: Path, asked: dict[str, 
     done = query(folder / "out.json", sql, "--perfetto", MIO2TRACE_ENGINE=str(shell))
     count = round(sum(row["calls"] for row in asked["out.json"]["slowest kernels"]))
     assert list(csv.reader(io.StringIO(done.stdout))) == [["n", "absent"], [str(count), ""]]
+
+
+def test_what_the_files_lack_is_said_as_by_other_commands(tmp_path: Path) -> None:
+    """Rows of a file that is cut off are not all rows."""
+    path = kineto_file(tmp_path)
+    path.write_bytes(path.read_bytes()[:-700])
+    said = "problem: file cut off: read up to there (made.json)\n"
+    for words in (("query", path, "slowest kernels"), ("kernels", path)):
+        assert said in invoked(*words).stderr
 
 
 @pytest.mark.engine

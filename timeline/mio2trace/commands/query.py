@@ -165,11 +165,12 @@ def _ask(files: Sequence[str], sql: str, notes: Notes, *, damaged: bool) -> Answ
     with without_garbage_collection():
         if _is_trace(files):
             return answer_in_sqlite(writers.slices(Path(files[0]), notes=notes, damaged=damaged), sql)
-        return answer_in_sqlite(_drawn(files), sql)
+        return answer_in_sqlite(_drawn(files, notes), sql)
 
 
-def _drawn(files: Sequence[str]) -> Iterator[Slice]:
-    """Return the slices of a run. If nothing relates the clocks of a job, each process begins at 0."""
+def _drawn(files: Sequence[str], notes: Notes) -> Iterator[Slice]:
+    """Return the slices of a run. If nothing relates the clocks of a job, each process begins at 0. ``notes`` gets what
+    the other commands say about the files."""
     from mio2trace.conversion import UnrelatedClocks, convert
     from mio2trace.trace import Slice
 
@@ -177,6 +178,8 @@ def _drawn(files: Sequence[str]) -> Iterator[Slice]:
         drawn = convert(*files)
     except UnrelatedClocks:
         drawn = convert(*files, from_start=True)
+        notes.remark("clocks of the processes are not related: each begins at its own start")
+    notes.include(drawn.notes)
     return (event for event in drawn.trace.events() if isinstance(event, Slice))
 
 
