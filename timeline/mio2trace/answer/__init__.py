@@ -328,9 +328,9 @@ def _times(subject: Subject) -> str:
         return "No kernel in the profile."
     if told.part:
         return f"{ms(subject.total_ns)} of kernels in the recorded part of iteration {told.steady[0]} ({told.part})."
-    without = ""
+    is_unsure = subject.measures.depends_on_searches(subject.total_ns)
+    without = ", perhaps with MIOpen Find" if is_unsure else ""
     if any(cost.kernels for cost in subject.measures.searches.values()):
-        is_unsure = subject.measures.depends_on_searches(subject.total_ns)
         without = f", without MIOpen Find{' (not sure)' if is_unsure else ''}"
     if told.is_warm_up:
         return f"{ms(subject.total_ns)} of kernels in the warm-up{without}; no iteration is known."
@@ -340,7 +340,7 @@ def _times(subject: Subject) -> str:
         if set_up > 0:
             is_set_up = any(one.phase == "setup" for one in subject.alignment.links.passes)
             what = "set-up" if is_set_up else "earlier work"
-            without += f"{' and' if without else ', without'} {ms(set_up)} of {what}"
+            without += f"{' and' if without.startswith(', without') else ', without'} {ms(set_up)} of {what}"
         return f"{ms(subject.total_ns)} of kernels{without}; no iterations are known."
     of = f"{number:,} steady of {recorded:,}" if number != recorded else count(number, "iteration")
     kind = f", {told.kinds[told.kind]}" if told.kinds[told.kind] else ""
