@@ -474,6 +474,12 @@ CANDIDATES = (
 )
 
 
+ASKED = "[FindConvFwdAlgorithm] requestAlgoCount = 1, workspace = 0"
+MEASURES = "[TryLoad] Find-db regenerating."
+LAUNCHED = "[run] kernel_name = a, global_work_dim = { 256, 1, 1 }, local_work_dim = { 64, 1, 1 }"
+CHOSE = "[FillFindReturnParameters] FW Chosen Algorithm: ConvBinWinogradRxSf2x3 , 0, 0.05"
+
+
 def a_searching_run(
     folder: Path,
     times: int,
@@ -482,12 +488,14 @@ def a_searching_run(
     recorded: int | None = None,
     alone: bool = False,
     own: bool = True,
+    says: bool = False,
 ) -> tuple[int, int]:
     """Each problem's search launches each candidate ``times`` times, then all problems run. Returns the time of
     searches and of an iteration in ns.
 
     ``recorded``: iterations in the profile, if it ended early. ``alone``: only one candidate is tried, the one that is
-    chosen. ``own``: the program launches its own kernels between the calls of an iteration."""
+    chosen. ``own``: the program launches its own kernels between the calls of an iteration. ``says``: the log has the
+    lines of level 5, which show whether a search measured."""
     rows = ["Kind,Agent_Id,Queue_Id,Thread_Id,Dispatch_Id,Kernel_Name,Correlation_Id,Start_Timestamp,End_Timestamp"]
     rows[0] += ",Workgroup_Size_X,Workgroup_Size_Y,Workgroup_Size_Z,Grid_Size_X,Grid_Size_Y,Grid_Size_Z"
     lines: list[str] = []
@@ -513,6 +521,8 @@ def a_searching_run(
         direct = "MIOpenConvUniC" if weights.endswith("3, 3") else "miopenGcnAsmConv1x1U"
         for name in (chosen,) if alone else (direct, *CANDIDATES, chosen):
             of_search += sum(launched(name, random.randrange(20_000, 90_000), items[place]) for _ in range(times))
+        if says:
+            lines += [f"Info {line}" for line in (ASKED, *[MEASURES][:times], CHOSE)]
     for number in range(iterations):
         for place, (_, _, _, _, algorithm, chosen) in enumerate(SEARCHED):
             called("miopenConvolutionForward", place, f"\talgo = {algorithm}")
@@ -576,6 +586,31 @@ def test_iterations_of_many_kernels_that_may_be_searches_are_in_doubt(tmp_path: 
         assert doubt_of_iterations(alignment, places, 1, np.full(len(places), may_search)) == why
 
 
+@pytest.mark.parametrize(
+    ("lines", "kind"),
+    [
+        ((ASKED, CHOSE), "answered"),
+        ((ASKED, MEASURES, CHOSE), "search"),
+        # what stood between may be lost, or never was printed
+        ((MEASURES, CHOSE), "search"),
+        ((ASKED,), "search"),
+        ((CHOSE,), "search"),
+        ((), "search"),
+        ((ASKED, LAUNCHED, CHOSE), "search"),
+    ],
+)
+def test_a_search_that_does_not_say_that_it_measures_was_answered(
+    lines: tuple[str, ...], kind: str, tmp_path: Path
+) -> None:
+    """Since MIOpen prints how many algorithms are asked for, it prints that it measures."""
+    a_searching_run(tmp_path, 1, 1)
+    log = tmp_path / "run.log"
+    first, second = (f"miopenStatus_t{entry}" for entry in log.read_text().split("miopenStatus_t")[1:3])
+    log.write_text("MIOpen(HIP): " + first + "".join(f"MIOpen(HIP): Info {line}\n" for line in lines) + second)
+    one, other = analyse([tmp_path]).run.alignments[0].links.operations
+    assert kinds_of([one, other], [0, 1]) == [kind, "search"]
+
+
 def wrong_and_sure_links(folder: Path, searched: int, per_call: int) -> tuple[int, int]:
     """Return the number of wrong links, and of sure ones; none may be both.
 
@@ -615,3 +650,19 @@ def test_searches_of_one_candidate_are_in_doubt_if_the_last_iterations_are_missi
     """Then all kernels are as if a database had answered: no link may be wrong and sure."""
     a_searching_run(tmp_path, 1, iterations, recorded=recorded, alone=True, own=own)
     wrong_and_sure_links(tmp_path, len(SEARCHED), 1 + own)
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("iterations", [1, 2, 10])
+def test_searches_launched_nothing_if_the_log_says_so(iterations: int, own: bool, tmp_path: Path) -> None:
+    """Then the kernels of the program itself are not needed to show it."""
+    a_searching_run(tmp_path, 0, iterations, own=own, says=True)
+    assert wrong_and_sure_links(tmp_path, 0, 1 + own) == (0, len(SEARCHED) * iterations)
+
+
+@pytest.mark.parametrize(("iterations", "recorded"), [(4, 3), (10, 9), (10, 8)])
+def test_no_link_is_wrong_and_sure_where_the_log_says_that_searches_measured(
+    iterations: int, recorded: int, tmp_path: Path
+) -> None:
+    a_searching_run(tmp_path, 1, iterations, recorded=recorded, alone=True, says=True)
+    wrong_and_sure_links(tmp_path, len(SEARCHED), 2)

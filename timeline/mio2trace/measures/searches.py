@@ -29,6 +29,7 @@ def undecided(alignment: Alignment) -> NDArray[np.bool_]:
         return found
     indices = np.array([one.index for one in links.operations], np.int64)
     searches, executions = np.sort(indices[searching]), np.sort(indices[~searching])
+    measured = np.sort(indices[searching & ~np.array([one.is_answered for one in links.operations], bool)])
     operation_of = np.asarray(links.operation_of).astype(np.int64)
     is_sure = operation_of != NONE
     is_sure[[*links.operation_unsure]] = False
@@ -40,7 +41,7 @@ def undecided(alignment: Alignment) -> NDArray[np.bool_]:
         last = np.maximum.accumulate(np.where(sure, own, NONE))
         next_ = np.minimum.accumulate(np.where(sure, own, NEVER)[::-1])[::-1]
         between = np.minimum(last, next_), np.maximum(last, next_)
-        may_search, may_execute = _any_of(searches, *between), _any_of(executions, *between)
+        may_search, may_execute = _any_of(measured, *between), _any_of(executions, *between)
         if_linked = np.where(is_search[rows], may_execute, may_search)
         found[rows] = ~sure & np.where(own == NONE, is_library[rows] & may_search, if_linked)
     return found

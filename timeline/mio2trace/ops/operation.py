@@ -101,7 +101,8 @@ class OperationFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     library of each GEMM call (miopen-log.md 3.4). ``doubts``: short statements for people about contradictions.
     ``torn``: a part of the call's records is missing (the end of its entry, or its command). ``unread``: its entry is
     complete, but no problem was found in it, or a parameter twice. ``problem``: what it computes. ``kernel_file``: the
-    file from which its kernel was compiled (Triton).
+    file from which its kernel was compiled (Triton). ``is_answered``: level lines say that a search measured
+    nothing (MIOpen 2.0.1 and later): a database answered.
     """
 
     source: int = 0
@@ -138,6 +139,7 @@ class OperationFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     unread: bool = False
     problem: Problem | None = None
     kernel_file: str | None = None
+    is_answered: bool = False
 
 
 def of_problem(problem: Problem, facts: OperationFacts) -> OperationFacts:

@@ -313,10 +313,15 @@ def _elements(operation: Operation) -> int:
     return prod(shape) if shape else 0
 
 
-Kind = Literal["run", "search", "search again"]
+Kind = Literal["run", "search", "search again", "answered"]
 FEWEST_STRETCHES = 3
 """A profile may have one or two holes; more stretches of silent calls are another process's."""
-_BEFORE: Mapping[Kind, float] = {"run": SILENT, "search": SILENT_SEARCH, "search again": SILENT_AGAIN}
+_BEFORE: Mapping[Kind, float] = {
+    "run": SILENT,
+    "search": SILENT_SEARCH,
+    "search again": SILENT_AGAIN,
+    "answered": 1 - MISSTATED,
+}
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True):
@@ -355,7 +360,11 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
             calls[kind] += chance + nothing
         return Rates(
             lost=_mean(self.lost, lost, sum(launched) + lost),
-            silent={kind: _mean(before, silent[kind], calls[kind]) for kind, before in self.silent.items()},
+            silent={
+                # What the log says is not learned from the links.
+                kind: before if kind == "answered" else _mean(before, silent[kind], calls[kind])
+                for kind, before in self.silent.items()
+            },
             holes=HOLE,
             by_database=self.by_database,
         )
@@ -389,7 +398,8 @@ class Chances(msgspec.Struct, kw_only=True):
 
 
 def kinds_of(operations: Sequence[Operation], class_of: Sequence[int]) -> list[Kind]:
-    """Return whether each call searches, and whether its thread searched the problem before.
+    """Return whether each call searches, whether its thread searched the problem before, and whether its lines say that
+    it measured nothing.
 
     Behind an execution all searches are new ones: of another net, or of a program that begins again."""
     kinds: list[Kind] = []
@@ -400,7 +410,7 @@ def kinds_of(operations: Sequence[Operation], class_of: Sequence[int]) -> list[K
             kinds.append("run")
             own.clear()
         else:
-            kinds.append("search again" if number in own else "search")
+            kinds.append("answered" if operation.is_answered else "search again" if number in own else "search")
             own.add(number)
     return kinds
 

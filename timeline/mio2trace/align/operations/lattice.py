@@ -734,7 +734,8 @@ class Lattice:
         for number, operation in enumerate(self._likelihood.operations):
             if not self._likelihood.continues[number]:
                 # Where a database answers all searches, what executes comes behind all of them.
-                phase = operation.phase if self._chances.by_database else ""
+                is_answered = self._chances.by_database or operation.is_answered
+                phase = operation.phase if is_answered else ""
                 rows.setdefault((operation.primitive, operation.direction, phase), []).append(number)
         class_of = self._likelihood.class_of
         return [(row, [*{class_of[number]: number for number in reversed(row)}.values()]) for row in rows.values()]

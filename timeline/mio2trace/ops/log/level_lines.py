@@ -254,10 +254,16 @@ class LevelLines:
         if draft is None or not mine:
             draft = self._level_draft(message, "find", direction)
         draft.searched = True
+        if draft.measured is None and "requestAlgoCount" in message.text:
+            draft.measured = False
         draft.end_line = message.line
         workspace = dict(_ASSIGNED.findall(message.text)).get("workspace")
         if workspace is not None and draft.workspace is None:
             draft.workspace = int(workspace)
+
+    def _measuring(self, message: Message, draft: Draft | None) -> None:
+        if draft is not None and draft.phase == "find":
+            draft.measured = True
 
     def _shape(self, draft: Draft, problem: ConvProblem | None) -> None:
         """Add the statements of a key about a convolution: the problem if nothing else stated it, else the type."""
@@ -402,6 +408,7 @@ _KINDS: Mapping[str, Callable[[LevelLines, Message, Draft | None], None]] = {
     "gemm": LevelLines._gemm,
     "gemm library": LevelLines._gemm_library,
     "search": LevelLines._search,
+    "measuring": LevelLines._measuring,
     "chosen": LevelLines._choice,
     "registered": LevelLines._registered,
     "invoker registered": LevelLines._invoker_registered,

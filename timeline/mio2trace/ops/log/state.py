@@ -362,6 +362,8 @@ class Draft(msgspec.Struct, eq=False):
     unread: bool = False
     searched: bool = False
     chosen: bool = False
+    measured: bool | None = None
+    """Of a search whose first line is in the log: whether it said that it measures."""
     executed: bool = False
     summarised: bool = False
 
@@ -383,6 +385,11 @@ class Draft(msgspec.Struct, eq=False):
     def direction(self) -> OperationDirection | None:
         """The direction of its problem; for an entry without a problem, that of the function."""
         return self.problem.direction if self.problem is not None else self.called
+
+    @property
+    def is_answered(self) -> bool:
+        """As `OperationFacts.is_answered`: a search without its last line may have lost others, too."""
+        return self.measured is False and self.chosen and not self.launches and not self.gemms
 
     def runs(self, direction: OperationDirection) -> bool:
         """Return whether a level line of this direction can belong to it; in transpose mode the code of the other
@@ -458,6 +465,7 @@ def facts_of(draft: Draft, source: int) -> OperationFacts:
         doubts=tuple(doubts),
         torn=draft.torn,
         unread=draft.unread,
+        is_answered=draft.is_answered,
     )
 
 
@@ -601,7 +609,7 @@ class State:
         key = (
             draft.api, draft.primitive, draft.phase, id(draft.problem), draft.dtype, draft.dtype_by, draft.algorithm,
             draft.solver, draft.workspace, draft.thread, command.text if command is not None else None,
-            draft.torn, draft.unread, id(draft.parameters), *draft.nested, None, *draft.doubts,
+            draft.torn, draft.unread, draft.is_answered, id(draft.parameters), *draft.nested, None, *draft.doubts,
         )  # fmt: skip
         if draft.dtype is None and draft.launches:  # their names show the type
             return placed(facts_of(draft, self.source), draft)

@@ -241,6 +241,8 @@ KINDS: tuple[Kind, ...] = (
     Kind("search", "search", "8.2; samples 14, 48",
           text=late(r"^requestAlgoCount = "), function=late(r"^FindConv(?:Fwd|BwdData|BwdWeights)Algorithm$"),
           kept=True),
+    Kind("measuring", "search", "8.2; samples 14, 65",
+          tags=_tags("TryLoad", holding="Find-db regenerating"), kept=True),
     Kind("result", "search", "8.2; samples 12, 50",
           tags=_tags("FindConvolution", holding="Algo"), text=late(r"^miopen(?=\w++\s)\w+?Algo\w")),
     Kind("selected", "search", "8.2; sample 25", tags=_tags("EvaluateInvokers", holding="Selected: ")),
