@@ -566,6 +566,18 @@ def test_the_time_of_searches_is_in_doubt_with_their_links(
     assert (re.search(r"^find: .* of all kernel time, not sure$", told, re.MULTILINE) is None) == is_right
 
 
+@pytest.mark.parametrize(("times", "decided"), [(5, True), (12, False)])
+def test_a_change_of_the_searches_is_not_decided_if_their_kernels_are_not_sure(
+    times: int, decided: bool, tmp_path: Path
+) -> None:
+    for folder, launches in (("a", 2), ("b", times)):
+        (tmp_path / folder).mkdir()
+        a_searching_run(tmp_path / folder, launches)
+    run = CliRunner().invoke(cli, ["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--format", "json"])
+    (row,) = (row for row in orjson.loads(run.stdout)["rows"] if row["name"].startswith("searches"))
+    assert (row["name"], row["verdict"]) == (("searches", "maybe slower") if decided else ("searches (not sure)", "~"))
+
+
 def test_repetitions_that_the_log_does_not_have_are_in_doubt(tmp_path: Path) -> None:
     """The kernels of searches, or a part of an iteration, may come again more often than any call of the log."""
     a_searching_run(tmp_path, 2, 10)

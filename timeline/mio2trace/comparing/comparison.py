@@ -401,7 +401,9 @@ class Comparison:
             of_a, of_b = ([getattr(run, field) or 0 for run in side.runs] for side in (self.a, self.b))
             # A run with one iteration has no separate first iteration.
             if (any(of_a) or any(of_b)) and (name != "first iteration" or (all(of_a) and all(of_b))):
-                rows.append(self._judged("once", name, [(one,) for one in of_a], [(one,) for one in of_b]))
+                row = self._judged("once", name, [(one,) for one in of_a], [(one,) for one in of_b])
+                is_unsure = field == "find_ns" and any(one.is_find_unsure for one in (*self.a.runs, *self.b.runs))
+                rows.append(row.unless("not sure")._replace(name=f"{name} (not sure)") if is_unsure else row)
         return tuple(rows)
 
     @cached_property

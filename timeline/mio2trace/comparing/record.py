@@ -97,8 +97,9 @@ class Rank(msgspec.Struct, frozen=True, kw_only=True):
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A run. ``samples_ns``: kernel time of each steady iteration (if ``told_by`` is kernels), or the printed times.
 
-    ``first_ns``: the first iteration, steady or not. ``find_ns``: kernels of searches. ``build_ns``: program builds on
-    the host. These three are times in the whole run. ``others_ns``: mean time of the parts that were too small to keep.
+    ``first_ns``: the first iteration, steady or not. ``find_ns``: kernels of searches (``is_find_unsure``: these may be
+    others). ``build_ns``: program builds on the host. These three are times in the whole run. ``others_ns``: mean time
+    of the parts that were too small to keep.
     ``ranks``: the processes of a job; all other numbers are means over them (`mio2trace.comparing.record`).
     ``names_cut``: the names of kernels come from a trace and have at most `CUT` characters.
     """
@@ -114,6 +115,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     step_doubts: tuple[StepDoubt, ...] = ()
     first_ns: float | None = None
     find_ns: float = 0
+    is_find_unsure: bool = False
     build_ns: float = 0
     others_ns: float = 0
     parts: tuple[Part, ...] = ()
@@ -212,6 +214,7 @@ def _of_kernels(run: Run, measures: Measures, made_with: Facts, notes: Notes) ->
         step_doubts=tuple(_step_doubts(measures)) if steady.step_time is not None else (),
         first_ns=steady.first_ns if len(steady.told.all) > 1 else None,
         find_ns=inside.find_ns,
+        is_find_unsure=measures.depends_on_searches(inside.find_ns) and inside.find_ns > 0,
         build_ns=_build_ns(measures.alignment.profile.other_calls),
         parts=tuple(parts),
         facts=made_with,
@@ -410,6 +413,7 @@ def mean_of(names: Sequence[str], records: Sequence[RunRecord]) -> RunRecord:
         step_doubts=tuple(dict.fromkeys(doubt for record in records for doubt in record.step_doubts)),
         first_ns=sum(firsts) / len(firsts) if firsts else None,
         find_ns=sum(record.find_ns for record in records) / len(records),
+        is_find_unsure=any(record.is_find_unsure for record in records),
         build_ns=sum(record.build_ns for record in records) / len(records),
         parts=tuple(_part(own, count, len(records)) for own in parts.values()),
         ranks=tuple(
