@@ -283,48 +283,56 @@ class Growing:
     """Columns of whole numbers while a reader fills them, row by row or, from numpy, many rows at once."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self._columns = {name: array("q") for name in names}
+        self._parts: dict[str, list[Numbers]] = {name: [] for name in names}
+        self._count = 0
         self._cells = array("q")
         self.add: Callable[[tuple[int, ...]], None] = self._cells.extend
         """Takes a row, with a number of 64 bits for each column."""
 
     def __len__(self) -> int:
-        return len(next(iter(self._columns.values()))) + len(self._cells) // len(self._columns)
+        return self._count + len(self._cells) // len(self._parts)
 
     def __getitem__(self, name: str) -> Numbers:
-        """The column itself. No row may be added while someone holds it."""
         self._settle()
-        column = self._columns[name]
-        return np.frombuffer(column, np.int64) if column else np.empty(0, np.int64)
+        parts = self._parts[name]
+        if len(parts) > 1 and {part.strides for part in parts} == {(0,)} and len({int(part[0]) for part in parts}) == 1:
+            parts[:] = [np.broadcast_to(parts[0][0], self._count)]
+        elif len(parts) != 1:
+            parts[:] = [np.concatenate(parts) if parts else np.empty(0, np.int64)]
+        return parts[0]
 
     @property
     def last(self) -> tuple[int, ...]:
         """The last row, if it was added as a row."""
-        return tuple(self._cells[-len(self._columns) :])
+        return tuple(self._cells[-len(self._parts) :])
 
     def pop(self, name: str) -> Numbers:
         """The column, which is then no longer kept here."""
         column = self[name]
-        self._columns[name] = array("q")
+        self._parts[name] = []
         return column
 
     def _settle(self) -> None:
         """Put the rows that were added one by one into the columns."""
         if self._cells:
-            rows = np.frombuffer(self._cells, np.int64).reshape(-1, len(self._columns)).T.copy()
+            rows = np.array(self._cells).reshape(-1, len(self._parts)).T
             del self._cells[:]
-            self.extend(rows.shape[1], **dict(zip(self._columns, rows, strict=True)))
+            self.extend(len(rows.T), **dict(zip(self._parts, map(np.ascontiguousarray, rows), strict=True)))
 
     def shift(self, by: int, *names: str) -> None:
         """Add a number to all cells of some columns."""
         for name in names:
-            self[name][:] += by
+            self._parts[name] = [self[name] + by]
 
     def extend(self, count: int, **columns: Numbers | int) -> None:
-        """Add ``count`` rows; a column that is one number has it in each row."""
+        """Add ``count`` rows; a column that is one number has it in each row. Nobody may write into the columns
+        afterwards."""
         self._settle()
-        for name, column in self._columns.items():
-            column.frombytes(np.ascontiguousarray(np.broadcast_to(columns[name], count), np.int64).view(np.uint8).data)
+        if not count:
+            return
+        self._count += count
+        for name, parts in self._parts.items():
+            parts.append(np.broadcast_to(np.asarray(columns[name], np.int64), count))
 
 
 class _Table(Sequence[Record]):

@@ -449,14 +449,12 @@ class Assembly:
         """All calls, then one without name and times for each of ``threads``."""
         calls, more = self._calls, len(threads)
         unnamed = self.name_of_calls("") if more else 0
-        none = np.full(more, NO)
-        names = np.append(calls.pop("name"), np.full(more, unnamed)).astype(np.int32)
+        calls.extend(more, name=unnamed, thread=threads, start_ns=NO, end_ns=NO, correlation=NO, line=0, parent=NO)
+        names = calls.pop("name").astype(np.int32)
         every: Calls = Calls.of_columns(
             len(names),
             name=Pool([*self._call_names], names),
-            thread=np.append(calls.pop("thread"), threads),
-            line=np.append(calls.pop("line"), np.zeros(more, np.int64)),
-            **{field: np.append(calls.pop(field), none) for field in ("start_ns", "end_ns", "correlation")},
+            **{field: calls.pop(field) for field in ("thread", "line", "start_ns", "end_ns", "correlation")},
         )
         return every
 
