@@ -295,7 +295,9 @@ class _Reading:
         for guid, blocks in found.items():
             parts = [*zip(*blocks, strict=True)][::-1]
             blocks.clear()  # each column of twenty million events takes 160 MB
-            self._events_of[guid] = _Events(*(np.concatenate(parts.pop()) for _ in range(len(parts))))
+            ids = np.concatenate(parts.pop())
+            without = NO, NO, False, False
+            self._events_of[guid] = _Events(ids, *(np.concatenate((*parts.pop(), [none])) for none in without))
         if "extdata" in columns and any(events.texts for events in self._events_of.values()):
             of_markers = [one for guid in found for one in markers.get(guid, [])]
             with_texts = [key for events in self._events_of.values() for key in events.texts]
@@ -514,23 +516,20 @@ _FormOf = Callable[[Assembly, Hashable, Sequence[int | None], Sequence[int | Non
 
 
 class _Events:
-    """The events of a guid, and an empty event at the end of each column, for -1. ``texts``: the text of each ROCTx
-    event by its id, or none."""
+    """The events of a guid, and an empty event at the end of each column except ``ids``, for -1. ``texts``: the text of
+    each ROCTx event by its id, or none."""
 
     def __init__(
         self, ids: Numbers, stack: Numbers, parent: Numbers, is_marker: NDArray[np.bool_], has_id: NDArray[np.bool_]
     ) -> None:
         self.index = Index(ids, last=True)
-        self.stack = np.append(stack, NO)
-        self.parent = np.append(parent, NO)
-        self.is_marker = np.append(is_marker, False)
-        self.has_id = np.append(has_id, False)
+        self.stack, self.parent, self.is_marker = stack, parent, is_marker
+        self.has_id = has_id
         """Whether what was called while the range was open states its id."""
-        self.texts: dict[int, str] = dict.fromkeys(ids[is_marker].tolist(), "")
+        self.texts: dict[int, str] = dict.fromkeys(ids[is_marker[:-1]].tolist(), "")
 
 
-_NONE = np.empty(0, np.int64)
-_NO_EVENTS = _Events(_NONE, _NONE, _NONE, np.empty(0, bool), np.empty(0, bool))
+_NO_EVENTS = _Events(np.empty(0, np.int64), np.array([NO]), np.array([NO]), np.array([False]), np.array([False]))
 
 
 def _numbers(cells: Sequence[object]) -> Numbers:
