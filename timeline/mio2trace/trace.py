@@ -139,6 +139,8 @@ Column = NDArray[np.int64] | NDArray[np.float64] | Coded[Any]
 def column(values: Sequence[Any]) -> Column:
     """Return a column of values as Python has them."""
     kinds = set(map(type, values)) - {type(None)}
+    if not kinds:
+        return np.full(len(values), NO)
     try:
         if kinds == {int}:
             whole = np.fromiter((NO if value is None else value for value in values), np.int64, len(values))

@@ -232,12 +232,14 @@ class Containers:
         Work is left out for a cut container, and for a part if the work of the whole is unknown.
         """
         kernels, kernel_ns, is_part = self._kernels(sums, positions, spans)
-        flop = [sums.flop(number) for number in spans.numbers.tolist()]
-        for place in np.flatnonzero(is_part).tolist():
-            if flop[place]:
-                part = positions[spans.first[place] : spans.last[place]].tolist()
-                flop[place] = self.measures.kernels_of(part)[2]
-        flop = [None if cut else one for one, cut in zip(flop, spans.cut.tolist(), strict=True)]
+        flop: list[int | None] = [None] * len(spans)
+        if sums.flop_of_operations or sums.flop_of_gemms:
+            flop = [sums.flop(number) for number in spans.numbers.tolist()]
+            for place in np.flatnonzero(is_part).tolist():
+                if flop[place]:
+                    part = positions[spans.first[place] : spans.last[place]].tolist()
+                    flop[place] = self.measures.kernels_of(part)[2]
+            flop = [None if cut else one for one, cut in zip(flop, spans.cut.tolist(), strict=True)]
         work = np.array([one or np.nan for one in flop], np.float64)
         with np.errstate(divide="ignore", invalid="ignore"):
             rates = np.where(kernel_ns > 0, work / kernel_ns, np.nan)
@@ -253,10 +255,9 @@ class Containers:
     def _kernels(self, sums: Sums, positions: Numbers, spans: Spans) -> tuple[Numbers, Numbers, NDArray[np.bool_]]:
         """Return of each span its number of kernels, the sum of their times, and whether its container has more."""
         commands = self._alignment.profile.commands
-        numbers = spans.numbers.tolist()
-        kernels = np.array([sums.kernels[number] for number in numbers], np.int64)
-        kernel_ns = np.array([sums.timed_ns[number] for number in numbers], np.int64)
-        is_part = np.array([sums.activities(number) for number in numbers], np.int64) != spans.last - spans.first
+        kernels, kernel_ns = (np.asarray(column)[spans.numbers] for column in (sums.kernels, sums.timed_ns))
+        copies = np.array([sums.copies.get(number, 0) for number in spans.numbers.tolist()] if sums.copies else 0)
+        is_part = kernels + copies != spans.last - spans.first
         if is_part.any():
             first = int(spans.first[0])
             here = positions[first : int(spans.last.max())]

@@ -72,6 +72,7 @@ class Commands:
         self._whole_of = np.full(len(commands), NONE, np.int32)
         self._whole_of[mains[first[count == 1]]] = indexes[count == 1]
         """The index of the operation of each kernel that does all of its work; `NONE` for the others."""
+        self._has_work = bool(self._facts) or bool((self._whole_of != NONE).any())
         self.several = self._gemm_parts()
         """For each kernel that represents a GEMM of several kernels: their number, the sum of their times, the last
         end."""
@@ -116,7 +117,7 @@ class Commands:
         durations = commands.end_ns[positions] - commands.start_ns[positions]
         columns: dict[str, Column] = {}
         # Whatever is the same in every iteration comes before this: a compressor takes all of it at once.
-        if self._facts or (self._whole_of != NONE).any():
+        if self._has_work:
             columns |= self._rates(positions, durations)
         columns |= self._own(positions)
         columns |= execution_columns(self._executions, positions)

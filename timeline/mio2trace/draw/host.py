@@ -323,7 +323,9 @@ class Threads:
         self._first_call, self._first_other = len(ranges), len(ranges) + len(calls)
         starts, ends, threads = (
             np.concatenate(
-                (numbers(map(attrgetter(name), ranges), len(ranges)), *of_calls), dtype=kind, casting="same_kind"
+                (np.fromiter(map(attrgetter(name), ranges), np.int64, len(ranges)), *of_calls),
+                dtype=kind,
+                casting="same_kind",
             )
             for name, kind, *of_calls in (
                 ("start_ns", np.int64, calls.start_ns, others.start_ns),
