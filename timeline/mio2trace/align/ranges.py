@@ -26,7 +26,6 @@ from mio2trace.model.tables import (
     by_code,
     by_key,
     least,
-    numbers,
     present,
     sorted_pool,
 )
@@ -47,7 +46,8 @@ class OpenRanges:
     def __init__(self, profile: Profile) -> None:
         ranges, commands = profile.ranges, profile.commands
         starts, ends, threads = (
-            numbers(map(attrgetter(field), ranges), len(ranges)) for field in ("start_ns", "end_ns", "thread")
+            np.fromiter(map(attrgetter(field), ranges), np.int64, len(ranges))
+            for field in ("start_ns", "end_ns", "thread")
         )
         is_mark = np.array([made.kind == "mark" for made in ranges], bool)
         self.parent_of = [NONE] * len(ranges)

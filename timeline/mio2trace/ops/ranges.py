@@ -87,7 +87,10 @@ def _of_framework(profile: Profile, launching: Iterable[Iterable[int]]) -> list[
             for place, made in enumerate(ranges)
             if made.kind == "operator"
         ]
-    places = [place for place, made in enumerate(ranges) if made.kind == "operator" and made.text in ROWS]
+    operators = [place for place, made in enumerate(ranges) if made.kind == "operator"]
+    if not operators:
+        return []
+    places = [place for place in operators if ranges[place].text in ROWS]
     places.sort(key=lambda place: (ranges[place].thread, ranges[place].start_ns, -ranges[place].end_ns))
     innermost = [
         place
