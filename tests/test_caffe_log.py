@@ -170,6 +170,7 @@ def test_marks_of_the_samples_are_no_layers() -> None:
     [
         ["*** Benchmark begins ***", "*** Benchmark ends ***", "*** Benchmark begins ***"],
         ["Average time per layer: ", "conv1 forward: 2 ms.", "Average time per layer: ", "conv1 forward: 4 ms."],
+        ["Average Forward-Backward: 48.4 ms.", "Average Forward-Backward: 66.9 ms."],
     ],
 )
 def test_a_log_of_two_benchmarks_says_so(texts: list[str]) -> None:

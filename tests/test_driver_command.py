@@ -328,6 +328,7 @@ def test_what_the_driver_prints_is_of_its_own_line_of_the_command() -> None:
     [
         ("     12 ./bin/MIOpenDriver {}", 12),
         ("     12 MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver {}", 12),
+        ("     12    ./bin/MIOpenDriver {}", 12),  # of lines with blanks in front
         ("   3 MIOpenDriver {}", 3),
         ("  501  ./bin/MIOpenDriver {}", 0),  # the shell's history
         ("12 MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver {}", 1),  # a thread

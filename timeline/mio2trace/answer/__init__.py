@@ -124,8 +124,9 @@ def _printed_iteration(logs: Sequence[FrameworkLog]) -> float | None:
     events = [event for log in logs for event in log.events]
     times = [one.duration_ns for one in events if one.kind == "iteration" and one.duration_ns is not None]
     averages = [one.duration_ns for one in events if one.kind == "average iteration" and one.duration_ns is not None]
-    times = times[1:] or times or averages
-    return median(times) if times else None
+    if not times:
+        return mean(averages) if averages else None
+    return median(times[1:] or times)
 
 
 def _logged_layers(log: FrameworkLog) -> list[LayerRow]:

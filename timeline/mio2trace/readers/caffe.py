@@ -200,7 +200,7 @@ class CaffeDecoder:
     def finish(self) -> FrameworkLog:
         kinds = Counter(event.kind for event in self._events)
         writers = {thread for _, _, thread in self._heads}
-        runs = max(kinds["benchmark begins"], kinds["average begins"], len(writers))
+        runs = max(kinds["benchmark begins"], kinds["average begins"], kinds["average iteration"], len(writers))
         if runs > 1:
             self._notes.remark("log of several benchmarks: times are means over them", f"{self._place}: {runs}")
         built = [list(self._tops), list(self._created), list(self._types), list(self._asked)[::-1]]

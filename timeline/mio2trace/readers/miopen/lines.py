@@ -30,7 +30,7 @@ OLD_COMMAND = late(  # or a later parameter that lost its prefix
     re.DOTALL,
 )
 BARE_COMMAND = late(  # behind a prompt, another program's level, marks of Markdown, variables, a count of `uniq -c`
-    rb"^(?:[^$#\n]{0,200}[$#] |[^\n]{0,200}? - |[ ]{1,6}(?P<times>\d{1,6})[ ](?! ))?"
+    rb"^(?:[^$#\n]{0,200}[$#] |[^\n]{0,200}? - |[ ]{1,6}(?P<times>\d{1,6})[ ](?:(?! )|(?<=^[ \d]{7}[ ])))?"
     rb"[\s>$#`\"'*-]*+(?>(?:[A-Z_][A-Z0-9_]*+=\S*+ +)*)"
     rb"(?P<path>\S*/)?MIOpenDriver(?:\.exe)?:? +(?P<text>[A-Za-z]\w*+(?!.* --help)(?: .*)?)$",
     re.DOTALL,
