@@ -48,7 +48,7 @@ _MICROSECONDS = 6
 _PLAIN_DIGITS = 9
 """A time with more digits is too long to be one."""
 _LAYER_ENDED = late(r"\s*\[(Forward|Backward)\] Layer (.+?), (?:top blob|bottom blob|param blob) ")
-_ITERATION = late(r"Iteration: ([0-9]{1,9}) forward-backward time: ([-+.0-9eE]+) ms")
+_ITERATION = late(r"Iteration: ([0-9]{1,9}) forward(?:-backward)? time: ([-+.0-9eE]+) ms")
 _TESTING = late(r"Testing for ([0-9]{1,9}) iterations")
 _AVERAGE = late(r"(Average Forward pass|Average Backward pass|Average Forward-Backward|Total Time): ([-+.\deE]+) ms")
 _AVERAGES: dict[str, LogEventKind] = {
