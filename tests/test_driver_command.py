@@ -337,6 +337,10 @@ def test_what_the_driver_prints_is_of_its_own_line_of_the_command() -> None:
 def test_a_command_that_was_counted_is_that_many(line: str, times: int) -> None:
     """People send `sort log | uniq -c`. Each command counted once."""
     assert commands(line.format(COMMAND)) == [COMMAND] * times
+    other = "     77 MIOpen(HIP): Info [Handle] stream: 0, device_id: 0"
+    assert commands(other, line.format(COMMAND), f"MIOpen(HIP): Command [A] ./bin/MIOpenDriver {COMMAND}")[times:] == [
+        COMMAND
+    ]
 
 
 def test_a_long_line_takes_no_long_time() -> None:

@@ -204,6 +204,10 @@ def test_a_log_is_recognised_behind_whatever_begins_it(tmp_path: Path, text: byt
             )
         ),
         (b"Dispatch_ID(0), GPU_ID(2), Queue_ID(2)\n", r"^anything: is what rocprofv2 printed; expected a profile"),
+        (
+            b"ROCPROFV3 KERNEL_DISPATCH SUMMARY:\n| NAME | DOMAIN |\n",
+            r"^anything: is a table of sums that rocprofv3 printed",
+        ),
         (b"0. Top Stats\n0.1 Top Kernels\n", r"^anything: is what rocprof-compute printed .*; expected a profile"),
         (
             b"Loading results\nGemmTunableOp_BFloat16_TN(tn_8192_2_1024) -> Gemm_Hipblaslt_TN_61169,0.0171694\n",

@@ -73,6 +73,7 @@ _OTHERS: Mapping[re.Pattern[bytes], tuple[str, str]] = {
     late(rb"Start_Timestamp\W{1,5}End_Timestamp|BeginNs\W{1,5}EndNs|^\W{0,4}KERNEL_DISPATCH\W", re.MULTILINE): (
         "a table of rocprof, but not as it wrote it", "the names of the columns in the first line, and commas",
     ),
+    late(rb"ROCPROFV3 .{0,60}SUMMARY"): ("a table of sums that rocprofv3 printed", _PROFILED),
     late(rb"^0\.1\.? Top (?:Kernels|Stat)\b", re.MULTILINE): ("what rocprof-compute printed (Omniperf)", _PROFILED),
     late(rb"^\w{0,60}TunableOp_\w{1,60}\(|^reading tuning results from ", re.MULTILINE): (
         "what TunableOp printed", "its file of results (tunableop_results0.csv)",

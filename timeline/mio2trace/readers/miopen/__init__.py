@@ -249,6 +249,7 @@ class MiopenDecoder:
             else:
                 self._prefix = self._plain
             self._body(number, text[match.end() : end], raw)
+            self._times = 1
         return True
 
     def _is_body(self, text: bytes) -> bool:
@@ -320,6 +321,7 @@ class MiopenDecoder:
                 self._replaced.add(place)  # what the driver prints for it comes here
                 self._out.counts[command_kind(command)] -= 1
             self._command(number, "", command, None)
+            self._times = 1
             return True
         if b"kernel_name = " in text and b"local_work_dim = " in text:
             for launch in debug_launches(text):
@@ -386,7 +388,6 @@ class MiopenDecoder:
             self._notes.add(f"count of a command above {_MOST_TIMES}: taken as that", f"line {number}: {self._times}")
         for _ in range(min(self._times, _MOST_TIMES)):
             self._out.add_command(number, tag, text, thread)
-        self._times = 1
         if raw:
             made = Command(self._out.source, 0, tag, text, thread)
             prefixed = raw.startswith(self._plain)
