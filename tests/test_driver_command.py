@@ -301,6 +301,12 @@ BEGIN, END = COMMAND.split(" -y")
         ([GIVEN, GIVEN, OWN, "time: 1 ms", OWN], [COMMAND] * 2),
         ([GIVEN, f"> ./bin/MIOpenDriver {COMMAND} -t 1", OWN, "stats: x", f"{OWN} -t 1"], [COMMAND, f"{COMMAND} -t 1"]),
         ([GIVEN, OWN, "time: 1 ms", OWN], [COMMAND] * 2),
+        # the driver knows the values of the shell's variables, and what comes in lines that are not understood
+        (
+            [f"./bin/MIOpenDriver {BEGIN} \\", f"-y{END} -C ${{DIR}} -V 1", f"{OWN} -C /a -V 1"],
+            [f"{COMMAND} -C /a -V 1"],
+        ),
+        ([GIVEN.replace("-n 2", "-n $N"), OWN], [COMMAND]),
         # a list of commands
         ([GIVEN.removeprefix("$ ")] * 2, [COMMAND] * 2),
         ([OWN, OWN], [COMMAND] * 2),

@@ -313,10 +313,10 @@ class MiopenDecoder:
             self._times = int(found["times"] or 1)
             if found["path"] is not None or found.start("text") > _ECHO:
                 self._typed.append(len(self._out.records))
-            elif (place := self._typed_before(command, before)) is not None:
+            elif (place := self._typed_before(command)) is not None:
                 typed = self._out.records[place]
                 self._counted(number, text, "driver command repeated on standard output")
-                if typed is before:
+                if typed is before and typed.text.split() == command.split():
                     return True
                 self._replaced.add(place)  # what the driver prints for it comes here
                 self._out.counts[command_kind(command)] -= 1
@@ -329,18 +329,20 @@ class MiopenDecoder:
             return True
         return False
 
-    def _typed_before(self, command: str, before: Command | None) -> int | None:
-        """Return the place of a command that a person gave and the driver repeats now. ``before``: the last record."""
-        records = self._out.records
+    def _typed_before(self, command: str) -> int | None:
+        """Return the place of a command that a person gave and the driver repeats now: the last record, maybe without
+        its end or with variables of the shell, or an earlier one."""
+        records, words = self._out.records, command.split()
+        last = records[-1] if self._typed and self._typed[-1] == len(records) - 1 else None
+        if isinstance(last, Command) and _may_begin(last.text.split(), words):
+            return self._typed.pop()
         for place in self._typed:
             typed = records[place]
             if isinstance(typed, Command):
                 self._awaited.setdefault(" ".join(typed.text.split()), []).append(place)
         self._typed.clear()
-        places = self._awaited.get(" ".join(command.split()))
-        if not places:
-            return None
-        return places.pop(-1 if records[places[-1]] is before else 0)
+        places = self._awaited.get(" ".join(words))
+        return places.pop(0) if places else None
 
     def _printed(self, number: int, text: bytes) -> bool:
         if text.startswith(PERFORMANCE):
@@ -420,6 +422,13 @@ class MiopenDecoder:
             self._replay.learn_line(raw, "level " + kind, self._entries.thread, message)
         if kind != "key" or out.is_new_key(key_of(message)):
             out.records.append(message)
+
+
+def _may_begin(typed: list[str], words: list[str]) -> bool:
+    """Return whether a command that a person gave may be the beginning of one that the driver repeats."""
+    return len(typed) <= len(words) and all(
+        "$" in one or one == other for one, other in zip(typed, words, strict=False)
+    )
 
 
 def _command_in(text: bytes) -> str:
