@@ -512,6 +512,7 @@ def test_a_line_that_is_cut_off_is_none(cut: int, tmp_path: Path) -> None:
     [
         ("hipblaslt-bench -m 64 -n 32 -k 16 --precision f32_r -v 1 --activation_type none", False, "f32_r"),
         ("./rocblas-bench --function gemm --sizem 64 --sizen 32 --sizek 16 -r f16_r --transposeA T", True, "f16_r"),
+        ("rocblas-bench -f gemm -r z -m 64 -n 32 -k 16 --transposeA N --transposeB N", False, "f64_c"),
     ],
 )
 def test_a_command_that_a_person_typed_may_leave_out_what_is_the_default(

@@ -31,7 +31,7 @@ _MOST_SIZE = 1 << 40
 # the profile at the program's end. Equal calls are one record with their number. Cut lines are counted.
 
 _LETTERS = {"h": "f16_r", "s": "f32_r", "d": "f64_r", "c": "f32_c", "z": "f64_c"}
-"""The type of all matrices of a function of rocBLAS, by the letter before ``gemm``."""
+"""The type of all matrices of a function of rocBLAS, by the letter before ``gemm`` or behind ``-r``."""
 WORDS = (b"hipblaslt-bench ", b"rocblas-bench ", b"[HIPBLASLT][", b"rocblas_gemm", b"{ function: matmul",
          b"{ rocblas_function:", *(f"rocblas_{letter}gemm".encode() for letter in _LETTERS))  # fmt: skip
 _LT, _ROC = "hipBLASLt", "rocBLAS"
@@ -177,6 +177,7 @@ def _of_fields(library: str, function: str, options: Mapping[str, str], sizes: s
     activation = options.get("activation_type", "none")
     words += [activation] if activation not in ("none", "") and _NAME.fullmatch(activation) is not None else []
     plain, solution = options.get("r", ""), options.get("solution_index", "")
+    plain = _LETTERS.get(plain, plain)
     return _made(
         library, function, [options.get(name) for name in sizes], options.get("batch_count", "1"),
         (options.get(f"{trans}A", ""), options.get(f"{trans}B", "")),

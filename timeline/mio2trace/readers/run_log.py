@@ -75,8 +75,8 @@ _OTHERS: Mapping[re.Pattern[bytes], tuple[str, str]] = {
     ),
     late(rb"ROCPROFV3 .{0,60}SUMMARY"): ("a table of sums that rocprofv3 printed", _PROFILED),
     late(rb"^0\.1\.? Top (?:Kernels|Stat)\b", re.MULTILINE): ("what rocprof-compute printed (Omniperf)", _PROFILED),
-    late(rb"^\w{0,60}TunableOp_\w{1,60}\(|^reading tuning results from ", re.MULTILINE): (
-        "what TunableOp printed", "its file of results (tunableop_results0.csv)",
+    late(rb"^\w{0,60}TunableOp_\w{1,60}[(,]|^reading tuning results from ", re.MULTILINE): (
+        "what TunableOp printed, or has not tuned yet", "its file of results (tunableop_results0.csv)",
     ),
     late(rb"^[ \t]{0,40}\S{1,200}[ \t]{1,40}(?:forward|backward): [\d.e+-]{1,20} ms", re.MULTILINE): (
         "Caffe's times of layers without the time and place that begin each line", "the lines as Caffe printed them",
