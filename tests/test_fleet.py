@@ -169,7 +169,7 @@ def random_run(random: Random, run: str, version: str, rank: int | None, alike_n
                   "steady_iterations": 3, "layers": 2, "kernel_ns": kernel_ns, "whole_ns": ns(), "find_ns": ns()}],
         "iterations": [{"iteration": at, "steady": at > 1, "kernels": random.randrange(1, 4), "kernel_ns": ns(),
                         "step_ns": maybe(ns())} for at in range(1, 5)],
-        "problems": [{"problem": name, "primitive": "conv", "kernel_ns": maybe(ns()), "calls": random.randrange(1, 9),
+        "problems": [{"problem": name, "primitive": "conv", "kernel_ns": maybe(ns()), "calls": random.choice((2, 2, 7)),
                       "percent_of_kernel_time": maybe(100 * random.random()), "gflops": maybe(900 * random.random()),
                       "solver": maybe(random.choice(("ConvAsm", "Gemm")))} for name in names],
         "kernels": [{"name": random.choice(names), "kernel_ns": ns(), "iteration": 1} for _ in range(9)],
@@ -269,6 +269,28 @@ def test_few_runs_decide_nothing_and_kinds_of_gpu_are_not_mixed(tmp_path: Path) 
     assert [row[:4] for row in table if CONV in row[0]] == [
         [f"{CONV} on B", "72.000", "72.000", "1.00"], [f"{CONV} on A", "8.000", "16.000", "2.00"],
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("runs", "factor", "calls", "clear"),
+    [
+        (3, 1.09, 1, False), (3, 1.11, 1, True), (4, 1.09, 1, False),
+        (5, 1.04, 1, False), (5, 1.06, 1, True), (11, 1.04, 1, False), (12, 1.04, 1, True),
+        (12, 2.0, 2, False),  # a net that computes it twice
+    ],
+)  # fmt: skip
+def test_a_change_that_few_runs_show_by_chance_is_not_clear(
+    runs: int, factor: float, calls: int, clear: bool, tmp_path: Path
+) -> None:
+    for version, ns, count in (("1.0", 8 * MS, 1), ("2.0", 8 * MS * factor, calls)):
+        for number in range(runs):
+            made = {name: [row | {"run": f"{version}/{number}"} for row in rows]
+                    for name, rows in made_run("2.9.0", 0).items()}  # fmt: skip
+            made["runs"][0] |= {"version": version, "device": "A"}
+            for row in made["problems"]:
+                row |= {"kernel_ns": ns * (1 + number / 1000), "calls": count}
+            write(made, tmp_path / "ds", f"{version}/{number}")
+    assert {row["clear"] for row in rows_of(tmp_path / "ds", "regressions")} == {clear}
 
 
 def test_the_ranks_of_a_job_are_one_run(tmp_path: Path) -> None:

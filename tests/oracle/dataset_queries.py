@@ -86,6 +86,16 @@ def slowest_problems(tables: Tables) -> Rows:
     ]  # fmt: skip
 
 
+def is_clear(before: Rows, after: Rows, runs: int) -> bool | None:
+    """Whether most runs are slower than most before, by more than few runs scatter, at as many calls an iteration."""
+    if runs < 3:
+        return None
+    was, now = (known(rows, "kernel_ns") for rows in (before, after))
+    least = 1.1 if runs < 5 else 1.05 if runs < 12 else 1
+    same = middle(known(before, "calls")) == middle(known(after, "calls"))
+    return bool(same and quarter(now, 1) > quarter(was, 3) and median(now) > least * median(was))
+
+
 def regressions(tables: Tables) -> Rows:
     of_run = {(run["run"], run["rank"]): run for run in tables["runs"]}
     ran = [
@@ -105,7 +115,7 @@ def regressions(tables: Tables) -> Rows:
                     "problem": problem, "before": before[0], "version": after[0], "device": device,
                     "before_ms": ms(median(was)), "kernel_ms": ms(median(now)), "ratio": median(now) / median(was),
                     "costs_ms": ms(median(now) - median(was)), "runs": f"{each[0]} / {each[1]}",
-                    "clear": quarter(now, 1) > quarter(was, 3) if min(each) >= 3 else None,
+                    "clear": is_clear(versions[before], versions[after], min(each)),
                     "before_solvers": joined(versions[before], "solver"), "solvers": joined(versions[after], "solver"),
                 })  # fmt: skip
     return rows

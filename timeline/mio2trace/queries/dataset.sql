@@ -23,21 +23,23 @@ select problem, count(distinct run) as runs, round(median(kernel_ns) / 1e6, 3) a
 from problems where kernel_ns > 0 group by problem order by median(kernel_ns) * count(*) desc, problem;
 
 -- query: regressions
--- Problems that a version computes slower than the version before it: medians over runs, what that costs an iteration; clear where three quarters of its runs are slower than three quarters of those before, null with fewer than three runs of either.
+-- Problems that a version computes slower than the version before it: medians over runs, what that costs an iteration; clear where three quarters of its runs are slower than three quarters of those before, with as many calls (else it is another net); with fewer than 12 runs of either also by more than 5 % (10 % with 3 or 4), null with fewer than 3.
 with of_version as (
-  select problem, device, version, count(distinct runs.run) as runs, median(problems.kernel_ns) as ns,
+  select problem, device, version, count(distinct runs.run) as runs, median(problems.kernel_ns) as ns, median(calls) as calls,
     quantile_cont(problems.kernel_ns, 0.25) as low, quantile_cont(problems.kernel_ns, 0.75) as high, string_agg(distinct solver, ', ' order by solver) as solvers
   from problems join runs on runs.run = problems.run and runs.rank is not distinct from problems.rank
   where problems.kernel_ns > 0 and version is not null group by problem, device, version),
   ordered as (
     select *, lag(version) over earlier as before, lag(ns) over earlier as before_ns, lag(high) over earlier as before_high,
-      lag(solvers) over earlier as before_solvers, lag(runs) over earlier as before_runs
+      lag(solvers) over earlier as before_solvers, lag(calls) over earlier as before_calls, lag(runs) over earlier as before_runs
     from of_version window earlier as (
       partition by problem, device
       order by list_transform(regexp_extract_all(version, '[0-9]+'), lambda part: try_cast(part as bigint)), version))
 select problem, before, version, round(before_ns / 1e6, 3) as before_ms, round(ns / 1e6, 3) as kernel_ms,
   round(ns / before_ns, 3) as ratio, round((ns - before_ns) / 1e6, 3) as costs_ms,
-  case when least(runs, before_runs) >= 3 then low > before_high end as clear, before_runs || ' / ' || runs as runs, before_solvers, solvers, device
+  case when least(runs, before_runs) >= 3 then low > before_high and calls is not distinct from before_calls and ns > before_ns *
+    case when least(runs, before_runs) < 5 then 1.1 when least(runs, before_runs) < 12 then 1.05 else 1 end end as clear,
+  before_runs || ' / ' || runs as runs, before_solvers, solvers, device
 from ordered where ns > 1.02 * before_ns order by ns - before_ns desc, problem, version;
 
 -- query: heat map
