@@ -68,6 +68,13 @@ FOLDERS: dict[str, tuple[dict[str, bytes], dict[str, list[str]]]] = {
         {"rank0/prof.json": PROFILE, "rank1/prof.json": PROFILE},
         {"runs": ["rank0/prof.json", "rank1/prof.json"]},
     ),
+    "short names of ranks begin with 0": (
+        {"r0/prof.json": PROFILE, "r1/prof.json": PROFILE}, {"runs": ["r0/prof.json", "r1/prof.json"]},
+    ),
+    "runs with numbers are no ranks, and a damaged one is of no other": (
+        {"r00000/prof.json": PROFILE, "r00017/prof.json": b"", "r00230/prof.json": PROFILE},
+        {f"runs/r{number}": [f"r{number}/prof.json"] for number in ("00000", "00017", "00230")},
+    ),
     "a log beside what the profiler wrote": (
         {"run.log": LOG, "prof/node/41_results.db": DATABASE},
         {"runs": ["prof/node/41_results.db", "run.log"]},

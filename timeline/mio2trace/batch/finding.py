@@ -34,6 +34,7 @@ _PROFILE_LIKE = re.compile(r"prof|trace|results|\.(?:db|rpd)(?:\.gz)?$", re.IGNO
 _OF_PROCESS = re.compile(r"^\d+_(?=results|agent_info|[a-z_]+_trace|[a-z_]+_stats)", re.IGNORECASE)
 """rocprofv3 begins the names of the files of a process like this."""
 _OF_RANK = re.compile(r"(?<![a-z])(?:rank|r)[ _-]?\d{1,9}(?!\d)", re.IGNORECASE)
+_FIRST_RANK = re.compile(r"rank|r[ _.-]?0$", re.IGNORECASE)
 _WHAT = re.compile(
     r"(?:^|[-_ ])(?:results?|kernel|hip|hsa|rccl|marker|memory|copy|allocation|scratch|api|agent|info|stats|counter|"
     r"collection|trace|traces|profile|prof|run|log|stdout|stderr|output)$",
@@ -204,7 +205,7 @@ def _runs_of(folder: _Folder, notes: Notes) -> list[tuple[str, list[_File]]]:
     has_profile = any(file.kind == "profile" for file in folder.files)
     has_log = any(file.kind == "log" for file in folder.files)
     of_run = [file for file in folder.below if file.kind in ("profile", "log") or file.is_no_profile]
-    if not has_profile and all(is_of_rank(below.path) for below in folder.folders):
+    if not has_profile and _are_ranks([os.path.basename(below.path) for below in folder.folders]):
         archives = [file for below in folder.folders for file in below.below if file.kind == "archive"]
         return [(folder.name, [*of_run, *archives])]
     if has_log and not has_profile and len(folder.folders) == 1:
@@ -226,6 +227,12 @@ def _runs_of(folder: _Folder, notes: Notes) -> list[tuple[str, list[_File]]]:
         else:
             found += _runs_of(below, notes)
     return found
+
+
+def _are_ranks(names: Sequence[str]) -> bool:
+    """Return whether folders are named for the ranks of a job. ``r17`` may be the 17th run as well: it is a rank only
+    beside ``r0``."""
+    return all(map(is_of_rank, names)) and any(map(_FIRST_RANK.match, names))
 
 
 def _grouped(folder: _Folder) -> list[tuple[str, list[_File]]]:
