@@ -140,6 +140,50 @@ def test_what_has_no_recorded_launch_is_in_the_step_of_its_op(tmp_path: Path) ->
     assert [of >= 0 and links.passes[of].iteration for of in links.pass_of] == [2] * 5 + [3] * 5 + [4] * 5
 
 
+def counted(texts: Sequence[str], *, also: Sequence[Row] = ()) -> list[Row]:
+    """Rows of ranges with these texts, one after the other, each with two launches."""
+    return [
+        *also,
+        *(
+            made
+            for at, text in enumerate(texts)
+            for made in (
+                *annotated(text, 1000 * at, 900),
+                *launched(2 * at + 1, 1000 * at + 10, 5, "one"),
+                *launched(2 * at + 2, 1000 * at + 200, 5, f"other_{at % 2}"),
+            )
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("texts", "numbers"),
+    [
+        ([f"train_step_{at}" for at in range(7, 12)], [7, 8, 9, 10, 11]),
+        ([f"train_step-{at}" for at in range(5)], [0, 1, 2, 3, 4]),
+        ([f"Training iteration {at}" for at in range(1, 6)], [1, 2, 3, 4, 5]),
+        ([f"decode_step_{at:03d}" for at in range(8, 13)], [8, 9, 10, 11, 12]),
+        ([f"global_step{at}" for at in range(5)], [0, 1, 2, 3, 4]),
+        # parts that each step counts anew, parts of the model, sizes
+        ([f"micro_step_{at % 2}" for at in range(5)], []),
+        ([f"block_{at}" for at in range(5)], []),
+        ([f"batch_size_{at}" for at in range(5)], []),
+    ],
+)
+def test_ranges_that_count_steps_are_steps(texts: list[str], numbers: list[int], tmp_path: Path) -> None:
+    alignment = kineto_alignment(tmp_path, counted(texts))
+    assert [step.number for step in alignment.steps] == numbers
+    # one that holds fewer of the launches is none
+    others = [made for at in range(3) for made in launched(100 + at, 6000 + 10 * at, 5)]
+    assert kineto_alignment(tmp_path, counted(texts, also=others)).steps == ()
+
+
+def test_a_profilers_step_is_stronger_than_counted_ranges(tmp_path: Path) -> None:
+    marks = annotated("ProfilerStep#3", -1, 2000) + annotated("ProfilerStep#4", 2000, 3000)
+    alignment = kineto_alignment(tmp_path, counted([f"train_step_{at}" for at in range(5)], also=marks))
+    assert [step.number for step in alignment.steps] == [3, 4]
+
+
 def test_a_part_that_the_model_runs_again_and_again_begins_no_step(tmp_path: Path) -> None:
     """Pieces of a compiled model have one name. The recording begins within a call of the model; its first whole call
     has no end."""

@@ -127,13 +127,15 @@ class OpenRanges:
 
 # -- Steps that the profiler, a framework or the user marks with ranges, and the commands launched in each -------------
 # Marks, strongest first: a serving engine's steps (``step[DECODE bs=32]``; `torch-graphs.md` 5), numbered steps
-# (``ProfilerStep#7``), ranges of one text that do not overlap and have nine tenths of the launches.
+# (``ProfilerStep#7``), ranges of one text that do not overlap and have nine tenths of the launches. A text may count
+# (``train_step_7``).
 
 
 LEAST_LAUNCHES = 0.9
 """Share of the launches that ranges of one text need to be steps."""
 _LONGEST = 400
 _NUMBERED = late(r"(ProfilerStep|iteration|iter|step|batch)[ _#:=-]{0,3}(\d{1,9})", re.ASCII | re.IGNORECASE)
+_COUNTED = late(r"([a-z][a-z _-]{0,40}?(?:iteration|iter|step|batch))[ _#:=-]{0,3}(\d{1,9})", re.ASCII | re.IGNORECASE)
 _ENGINES: tuple[tuple[str, re.Pattern[str]], ...] = (
     # vLLM. In 2025 it counted new requests and those that had a step before.
     (
@@ -227,7 +229,8 @@ def marked_steps(profile: Profile) -> tuple[MarkedStep, ...]:
         elif (mark := _of_engine(text)) is not None:
             engine[mark[0]].append(made)
         elif text and _CAPTURE.fullmatch(text) is None:
-            others[text].append(made)
+            counted = _COUNTED.fullmatch(text)
+            others[text if counted is None else counted[1]].append(made)
     for families in (engine, numbered):
         if families:  # of families within each other the outermost takes most time
             longest = max(families.values(), key=lambda ranges: sum(made.end_ns - made.start_ns for made in ranges))
@@ -319,8 +322,8 @@ def _apart(ranges: Iterable[Range]) -> list[Range]:
 
 def _numbered(ranges: Sequence[Range], *, own: bool) -> tuple[MarkedStep, ...]:
     """Return steps with their own numbers if these increase, else counted from 1."""
-    numbers = [int(_NUMBERED.fullmatch(made.text.strip())[2]) for made in ranges] if own else []  # type: ignore[index]
-    if not own or any(one >= other for one, other in pairwise(numbers)):
+    numbers = _counts(ranges) if own else []
+    if not _grow(numbers):
         numbers = [*range(1, len(ranges) + 1)]
     steps = []
     for number, made in zip(numbers, ranges, strict=True):
@@ -376,7 +379,7 @@ def _number(text: str) -> int | None:
 
 
 def _of_equal_text(profile: Profile, by_text: dict[str, list[Range]]) -> tuple[MarkedStep, ...]:
-    """Return ranges of one text that have most launches, the most frequent text first."""
+    """Return ranges of one text, but for its number, that have most launches; the most frequent text first."""
     several = [ranges for ranges in by_text.values() if len(ranges) > 1]
     if not several:
         return ()
@@ -387,11 +390,28 @@ def _of_equal_text(profile: Profile, by_text: dict[str, list[Range]]) -> tuple[M
         if len(ranges) <= len(best):
             continue
         apart = _apart(ranges)
+        if _are_counted(apart) and not _grow(_counts(apart)):
+            continue  # parts of a step are counted anew in each step
         ends = np.searchsorted(starts, [made.end_ns for made in apart], "right")
         held = int((ends - np.searchsorted(starts, [made.start_ns for made in apart])).sum())
         if len(apart) == len(ranges) and held >= LEAST_LAUNCHES * len(starts) > 0:
             best = apart
-    return _numbered(best, own=False)
+    return _numbered(best, own=_are_counted(best))
+
+
+def _are_counted(ranges: Iterable[Range]) -> bool:
+    return len({made.text.strip() for made in ranges}) > 1
+
+
+def _grow(numbers: Sequence[int]) -> bool:
+    return bool(numbers) and all(one < other for one, other in pairwise(numbers))
+
+
+def _counts(ranges: Iterable[Range]) -> list[int]:
+    """Return the number of each range; empty if one has none."""
+    texts = [made.text.strip() for made in ranges]
+    found = [_NUMBERED.fullmatch(text) or _COUNTED.fullmatch(text) for text in texts]
+    return [] if None in found else [int(one[2]) for one in found if one is not None]
 
 
 def place_marked_steps(attribution: Attribution) -> None:
