@@ -425,6 +425,24 @@ def test_a_kernel_without_possible_times_is_counted(key: str, values: list[Any],
         assert kernels(profile) == ["before_the_trace", "SubTensorOpWithScalar1d"]
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("Memcpy H2D (HOST -> DEVICE)", "copy host to device"),
+        ("Memcpy D2H (DEVICE -> HOST)", "copy device to host"),
+        ("Memcpy D2D (DEVICE -> DEVICE)", "copy device to device"),
+        ("Memcpy M2D (MEMORY(Unknown) -> DEVICE)", "copy"),
+    ],
+)
+def test_a_copy_of_intels_gpus_has_its_direction(name: str, shown: str, tmp_path: Path) -> None:
+    copy = [
+        row("xpu_runtime", "urEnqueueUSMMemcpy", 1, 1, FIRST_US, 5, External_id=3, correlation=9),
+        row("gpu_memcpy", name, 0, 64, FIRST_US + 9, 5, External_id=3, correlation=9, bytes=4096, sycl_queue=64),
+    ]
+    profile, _ = of(tmp_path, copy)
+    assert [(one.name, one.size_bytes) for one in profile.activities] == [(shown, 4096)]
+
+
 @pytest.mark.parametrize("size", [100, 1 << 20])
 def test_times_that_are_text_are_read(size: int) -> None:
     events = [made | {"ts": str(made["ts"]), "dur": str(made["dur"])} for made in rows()]

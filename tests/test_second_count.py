@@ -140,6 +140,11 @@ def communication_ns(name: str, tmp_path: Path) -> int:
         "void c10d::symmetric_memory::(anonymous namespace)::wait_signal_kernel(unsigned int**, int)",
         "kuserbuffers_pushsend(int*, int*, int4*, int4*, int)",
         "nvshmemi_barrier_on_stream_kernel_threadgroup(int)",
+        "allreduce_large_read_write_ipc<float, 2, 2>(void const*, ccl_comm*)::{lambda(sycl::_V1::handler&)#1}",
+        "invoke_barrier(std::shared_ptr<ccl_comm>, sycl::_V1::queue, bool)::{lambda(sycl::_V1::handler&)#2}",
+        "AllreduceLargeKernel_GlobalSync<float>",
+        "AllgatherMediumKernel_read_write<float, 4>",
+        "Reduce_scatter_small_kernel_esimd<float, 1, 4>",
     ],
 )
 def test_whoever_reduces_it_is_communication(name: str, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 COMMUNICATION = re.compile(
     r"(?!triton_).*(?:nccl|rccl|all_?reduce|allgather|cross_device_reduce|\bint(?:er|ra)node|EpDispatch|EpCombine"
-    r"|userbuffers|nvshmem|moeA2A|signal_kernel|hybrid_ep::(?!permute))",
+    r"|userbuffers|nvshmem|moeA2A|signal_kernel|hybrid_ep::(?!permute)|ccl_comm|Reduce_scatter_)",
     re.IGNORECASE | re.DOTALL,
 )
 COPY_KERNEL = re.compile(r"__amd_rocclr_(copy|fill)")

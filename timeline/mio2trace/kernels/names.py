@@ -304,7 +304,8 @@ _OTHERS: tuple[tuple[str, str], ...] = (
     (r"(?:nccl|rccl|msccl)\w+", "collective"),
     # kernels of serving engines (vLLM, SGLang, AITER), MSCCL++
     (r"cross_device_reduce\w*|quickreduce\w*|all_?reduce\w*|reduce_?scatter\w*", "collective"),
-    (r"all_?gather\w*|all_?to_?all\w*|allToAll\w*|A(?:llReduce|llGather|llToAll)\w*|ReduceScatter\w*", "collective"),
+    (r"all_?gather\w*|all_?to_?all\w*|allToAll\w*|A(?:ll[Rr]educe|ll[Gg]ather|llToAll)\w*", "collective"),
+    (r"Reduce(?:Scatter|_scatter)\w*|invoke_barrier", "collective"),  # oneCCL, too
     # PyTorch's symmetric memory, FlashInfer, TensorRT-LLM
     (r"(?:multimem|one_?shot|two_?shot|lamport_style_one_shot)_(?:all|reduce)\w+", "collective"),
     (r"(?:one|two)[sS]hotAll[rR]educe\w*|moe(?:finalize|reduction|reduce)_allreduce_\w+", "collective"),

@@ -305,7 +305,7 @@ LONG_GAP_NS, MOST_GAPS = 2_000_000, 64
 """The most gaps between commands for which the Python function is searched."""
 _ROUTES = {
     "HtoD": "host to device", "DtoH": "device to host", "DtoD": "device to device", "HtoH": "host to host",
-    "PtoP": "device to device",
+    "PtoP": "device to device", "H2D": "host to device", "D2H": "device to host", "D2D": "device to device",
 }  # fmt: skip
 _COPY = "Memcpy "
 _MEMORY = "Pageable", "Pinned"
@@ -748,8 +748,8 @@ _HANDLERS: Mapping[str, Callable[[_Reading, Event], None] | None] = {
 
 def _route(kind: Any, name: str) -> str:
     """Return the direction of a copy: ROCm records it as an argument, CUDA in the name, ``Memcpy HtoD (Pageable ->
-    Device)``."""
-    way = kind if isinstance(kind, str) else name[len(_COPY) :][:4] if name.startswith(_COPY) else ""
+    Device)``, Intel, too: ``Memcpy H2D (HOST -> DEVICE)``."""
+    way = kind if isinstance(kind, str) else name[len(_COPY) :][:4].strip() if name.startswith(_COPY) else ""
     return _ROUTES.get(way, "")
 
 
