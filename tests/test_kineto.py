@@ -443,6 +443,14 @@ def test_a_copy_of_intels_gpus_has_its_direction(name: str, shown: str, tmp_path
     assert [(one.name, one.size_bytes) for one in profile.activities] == [(shown, 4096)]
 
 
+def test_a_trace_of_ascends_profiler_is_named(tmp_path: Path) -> None:
+    """Its own rows come behind those of PyTorch's ops."""
+    events = [row("cpu_op", "aten::add", 1, 1, "1704161511421931.457", 2.5)] * 900
+    events.append({"ph": "s", "cat": "async_npu", "name": "async_npu", "pid": 1, "tid": 1, "ts": "1.0", "id": 1})
+    with pytest.raises(InputError, match="is a trace of Ascend's profiler; expected "):
+        of(tmp_path, json.dumps(events).encode())
+
+
 @pytest.mark.parametrize("size", [100, 1 << 20])
 def test_times_that_are_text_are_read(size: int) -> None:
     events = [made | {"ts": str(made["ts"]), "dur": str(made["dur"])} for made in rows()]

@@ -289,6 +289,8 @@ def _cost(rows: Sequence[DeviceRow], numbers: Sequence[int], process: int) -> tu
 NAME = "PyTorch profiler trace (Kineto)"
 _ASCEND = b'"Ascend Hardware"'
 """A process in traces of Ascend's profiler, whose rows have other forms."""
+_OF_ASCEND = "async_npu"
+"""A category of such a trace."""
 _ROWS = late(
     rb'"cat"\s*:\s*"(?:cpu_op|cuda_runtime|cuda_driver|python_function|user_annotation|gpu_memcpy|gpu_memset|ac2g'
     rb'|Operator|Runtime|async_gpu)"'
@@ -421,6 +423,9 @@ class _Reading:
             self._notes.remark(what, self._source.name)
         if not self._of and not self._gpu:
             what = "no op, call or kernel in it; expected a trace of PyTorch's profiler"
+            raise InputError(f"{self._source.name}: {what}")
+        if not self._gpu and self._unknown[_OF_ASCEND]:  # whose sign is far behind the file's beginning
+            what = "is a trace of Ascend's profiler; expected a profile of a ROCm tool, of PyTorch, or dv/dt"
             raise InputError(f"{self._source.name}: {what}")
         if not self._of:
             self._assembly(None)
