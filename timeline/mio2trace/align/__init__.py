@@ -118,10 +118,10 @@ def link_operations(attribution: Attribution) -> None:
 
 
 STEPS: tuple[Step, ...] = (
-    # Where launches are recorded, nothing else decides in which marked step a command is.
+    # If launches are recorded, they alone decide in which marked step a command is.
     Step((), place_marked_steps),
     Step((by.RANGE, by.CORRELATION), link_by_ranges),
-    # The capture tells of what is within the range around a graph's launch.
+    # The capture shows the operations inside the range around a graph's launch.
     Step((by.GRAPH_NODE, by.CAPTURE), link_replays),
     # Marks bound layers without any clock, and relate the log's clock to the host's best: everything else asks it.
     Step((by.TIMER_MARKS,), place_by_marks),
@@ -142,7 +142,7 @@ STEPS: tuple[Step, ...] = (
     Step((by.RECURRENCE,), place_unlogged_iterations),
     Step((by.NAME_AND_SIZES,), place_behind_the_log),
     Step((), doubt_other_queues),
-    # Where no log names layers, the steps above have none to give.
+    # These steps are for runs without a log that names layers: the steps above find none.
     Step((by.RANGE,), place_by_ops),
     Step((by.BOUNDARY_STAMPS,), place_by_host_ops),
     Step((by.RANGE,), number_steps_as_the_log),
@@ -343,7 +343,7 @@ def _doubt_choice(links: Links, chance: float, chance_of_log: float, *, are_alik
         links.doubt_layer(everything, chance)
         links.doubt_operation(everything, chance)
     if chance_of_log < 1:
-        # A layer that its call tells has the word of that.
+        # If the call shows the layer, both links have the same word.
         words = enumerate(zip(links.layer_by, links.operation_by, strict=True))
         by_its_times = (at for at, (word, of_call) in words if word in timed and word != of_call)
         links.doubt_layer(by_its_times if are_alike else everything, chance_of_log)

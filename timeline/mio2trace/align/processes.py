@@ -35,7 +35,7 @@ def anchored(profile: Profile, anchors: Anchors, notes: Notes) -> Profile:
     if not sides:
         notes.remark("times outside of the recording: the clocks that were read during it are not used")
         return profile
-    # Of a profile that may count on several of them, all offsets that these allow are.
+    # If the profile may use several of these clocks, all their offsets are possible.
     low = min(offset for _, _, *offsets in sides for offset in offsets)
     high = max(offset for _, _, *offsets in sides for offset in offsets)
     width = 0 if clock.kind == "unix" else (max(one.width_ns for one in both) + 1) // 2
@@ -192,7 +192,7 @@ def _pair(process: _Process, other: _Process) -> ProcessClock | None:
     dated = _by_unix_time(clock, of_other)
     if bounds is not None and (dated is not None or count >= LEAST):
         least, most = bounds
-        # As they stand: clocks that have nothing to do with each other do not agree so well.
+        # Without a shift: unrelated clocks do not agree so well.
         shift = 0 if dated is None else dated.shift_ns
         if least <= shift <= most:
             error = max(shift - least, most - shift)

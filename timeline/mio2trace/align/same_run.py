@@ -510,7 +510,7 @@ def _own(
             for number in holding(one.line, one.thread):
                 calls[number].append(one)
         same = [same_process(profile, its) for its in calls]
-        # Of calls that tell no thread each process may have all: they do not tell which is the profile's.
+        # Calls without thread ids may be of any process, so they do not show which process is the profile's.
         if True in same and any(its != calls[0] for its in calls):
             # Entries that two processes printed between each other's lines have buffers of both.
             known = buffers_of(profile)

@@ -275,7 +275,7 @@ table_options = _collected((_unit_option, *_PRINTING), "printing", _printing)
 
 def refuse_to_overwrite(files: Sequence[str], path: str | None) -> None:
     """Raises `click.UsageError` if the output is one of the inputs."""
-    # Of a missing folder or an impossible name the error comes when the file is opened.
+    # A missing folder or an impossible name is an error when the file is opened.
     with contextlib.suppress(OSError, ValueError):
         if path not in (None, "-") and os.path.isfile(path) and any(_is_in(path, file) for file in files):
             raise click.UsageError(f"{path} is also an input")

@@ -331,7 +331,7 @@ class Containers:
         kernels, kernel_ns, is_part = self._kernels(sums, positions, spans)
         goes_on = np.zeros(len(numbers), bool)
         for place in np.flatnonzero(is_part & ~cut).tolist():
-            # What an operation does counts once, where it begins.
+            # The work of an operation counts once, at its beginning.
             part = positions[spans.first[place] : spans.last[place]]
             goes_on[place] = self.measures.first_of[numbers[place]] not in part
         operations = [self._operations[number] for number in numbers]

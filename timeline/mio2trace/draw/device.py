@@ -116,7 +116,7 @@ class Commands:
         likes = shared_slices(self._keys, positions, self._alike[track], partial(self._like, track))
         durations = commands.end_ns[positions] - commands.start_ns[positions]
         columns: dict[str, Column] = {}
-        # Whatever is the same in every iteration comes before this: a compressor takes all of it at once.
+        # Values that are equal in every iteration come first: they compress best in one piece.
         if self._has_work:
             columns |= self._rates(positions, durations)
         columns |= self._own(positions)
@@ -150,7 +150,7 @@ class Commands:
         yield np.append(layers.codes, len(layers.values))[np.asarray(links.run_of)]
         used = present(index[index != NONE])
         named = np.zeros(int(index.max(initial=NONE)) + 2, np.int64)
-        # What operations show is interned: its identity distinguishes it.
+        # The shown values of operations are interned, so their identity distinguishes them.
         named[used + 1] = 1 + self._of_operations(used, lambda one: id(self._named(one))).codes
         yield named[index + 1]
         yield index == NONE

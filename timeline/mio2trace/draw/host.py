@@ -335,7 +335,7 @@ class Threads:
         )
         is_drawn = (starts != NO) & (ends != NO)
         is_drawn[self._first_call :] &= with_calls
-        # What begins and ends together is drawn in this order: a call when its first activity comes.
+        # Slices with equal begin and end are drawn in this order: a call at the place of its first activity.
         first = np.zeros(len(calls) + 1, np.int32)  # the last is of what has no call
         first[commands.call[::-1]] = np.arange(len(commands), dtype=np.int32)[::-1]
         order = np.arange(len(starts), dtype=np.int32)
@@ -346,7 +346,7 @@ class Threads:
         threads = threads[order]  # each column of ten million calls takes 80 MB: here one after the other is made
         starts = base.all_hosts(starts[order])
         ends = base.all_hosts(ends[order])
-        # What takes no time gets a nanosecond of the row: a viewer shows it, and users can point at it.
+        # A slice without a length gets one nanosecond: a viewer shows it, and users can point at it.
         is_short = ends <= starts
         np.minimum(starts, _MOST - 1, out=starts, where=is_short)
         np.maximum(ends, starts + 1, out=ends, where=is_short)

@@ -616,7 +616,7 @@ def _middle_cut(name: str, shown: str, at: int, width: int) -> str:
     return f"{name[: number_at(name, common)[0]]}...{shortened(name[begin:], room)}"
 
 
-# Of a program whose kernel has a name that is in no table: what its build options state
+# The build options of a program, if the name of its kernel is in no table
 
 _MACRO = late(r"-D\s*(\w+)=(\d{1,9})\b")
 _LIBRARY = late(r"(?:\b|-D\s*)(?:MLO|MIOPEN|MIO)_")

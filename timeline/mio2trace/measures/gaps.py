@@ -190,7 +190,7 @@ class _Gaps:
             left = NAMED - sum(map(len, chosen))
             if len(rows) > left:
                 values = of[rows]
-                # Of many equal numbers numpy finds a small one faster than a large one.
+                # If many numbers are equal, numpy finds a small number faster than a large one.
                 np.negative(values, out=values)
                 least = np.partition(values, left - 1)[left - 1]
                 chosen.append(rows[values < least])

@@ -166,7 +166,7 @@ class Steady:
         bound = np.flatnonzero(begun != NEVER)
         rows, lengths = row_of[first[bound]], ended[bound] - begun[bound]
         commands, positions, run_of = self._commands, self.counted.positions, np.asarray(links.run_of)
-        # Of the last, none, nothing is asked.
+        # The last row is for activities in no layer: they are skipped.
         is_told = np.append((begun != NEVER)[place_of], True)
         positions = positions[~is_told[run_of[positions]]]
         if not len(positions):
@@ -393,7 +393,7 @@ class Steady:
         """Return sums by the row of each activity's number in ``column``."""
         of_steady, count = self.counted, len(self.iterations)
         numbers = np.asarray(column)
-        # One more row, the last, is of what has no number.
+        # One more row, the last, is for activities without a number.
         rows_of = np.array([*row_of, NONE], np.int64)
         rows = rows_of[numbers[of_steady.kernels]]
         in_row = rows != NONE

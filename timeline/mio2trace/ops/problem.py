@@ -70,7 +70,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     direction: OperationDirection | None = None
     dtype: str | None = None
 
-    # What it is
+    # Its kind and its shapes
 
     @property
     def primitive(self) -> str:
@@ -503,7 +503,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# What the value of a MIOpenDriver option can be, and the options that several base words have (miopen-log.md 7)
+# The possible values of a MIOpenDriver option, and the options that several base words have (miopen-log.md 7)
 #
 # Digits are ASCII's: the driver's atoi and atof take no others.
 

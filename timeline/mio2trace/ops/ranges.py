@@ -213,7 +213,7 @@ def _problem(given: Given) -> Problem | None:
     return None
 
 
-# What the names of PyTorch's ranges tell: kinds of ops, parts of a step, modules
+# The meaning of the names of PyTorch's ranges: kinds of ops, parts of a step, modules
 
 _PARAMETERS = {
     "conv": "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution miopen_convolution",

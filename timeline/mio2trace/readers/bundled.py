@@ -134,7 +134,7 @@ class _Draft:
     def add(self, line: bytes) -> None:
         words, brace, text = line[1:].partition(b"{")
         field, _, name = words.decode("ascii", "replace").strip().partition(" ")
-        # Of a profile also the members of its framework have lines.
+        # The members of a profile's framework also have lines.
         kinds = {**ROWS[self._kind], **(ROWS[Framework] if self._kind is Profile else {})}.get(field, ())
         kind = next((one for one in kinds if one.__name__ == name or (not name and len(kinds) == 1)), None)
         if kind is None:

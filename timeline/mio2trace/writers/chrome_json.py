@@ -230,14 +230,14 @@ def _write_alike_together(trace: Trace, parts: Iterable[Part], file: BinaryIO) -
             values: dict[tuple[int, str, str], tuple[int, list[str]]] = {}
             for event, text in zip(stretch, texts(stretch), strict=True):
                 if type(event) is Slice:
-                    # Of slices with equal spans the outer one comes first: readers nest them by their order.
+                    # If slices have equal spans, the outer slice comes first: readers nest them by their order.
                     own = event.track, event.start_ns, event.dur_ns
                     key = key[0] + 1 if own == span else 0, event.category, event.name, id(event.shared), event.track
                     span = own
                 # A counter is next to the slice that it describes, and so is an arrow: they have equal times.
                 row = rows.setdefault(key, [])
                 if type(event) is CounterValue:
-                    # Of two values at one time the last one counts.
+                    # If a counter has two values at one time, the last one counts.
                     counter = event.process, event.name, event.unit
                     at, before = values.get(counter, (-1, row))
                     row = before if at == event.time_ns else row

@@ -397,7 +397,7 @@ def _day(year: int, month: int, day: int, near_ns: int) -> int:
     """Cached, because a log has thousands of lines per day."""
     if year:
         return _epoch(year, month, day)
-    # Of a year of 365.2425 days, only to find which years are near; none is beyond what a calendar has.
+    # With years of 365.2425 days, only to find the near years, within the years that a calendar has.
     about = 1970 + min(max(near_ns // 31_556_952_000_000_000, -1969), 8029)
     noon = 12 * 3600 * 1_000_000_000
     return min(

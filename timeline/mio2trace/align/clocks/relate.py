@@ -373,7 +373,7 @@ def _relate(run: _Run, notes: Notes, *, same_run: bool) -> LogClock | None:
                 return bounded
             clock = msgspec.structs.replace(bounded, error_ns=abs(bounded.residual_ns))
     if same_run:
-        # Of one run, however late or early: links tell the rest.
+        # Both are of one run, even if the landmark is late or early. The links decide the rest.
         is_near = -early <= clock.residual_ns <= LANDMARK_EARLY_NS
         if is_near or _cut_off(run, clock, early, Notes()) is not None:
             return clock
@@ -391,7 +391,7 @@ def _relate(run: _Run, notes: Notes, *, same_run: bool) -> LogClock | None:
         notes.add("the log's stamps contradict the clocks that were read during the run: these clocks are not used")
         return None
     if is_far:
-        # What is wrong with the files may be why: a profile that is cut off, above all.
+        # A problem of the files may be the cause, mostly a profile that is cut off.
         problems = "".join(f"; {note}" for note in notes.problems[:2])
         raise InputError(
             f"the log and the profile are not of one run: {clock.method} differ by "
@@ -402,7 +402,7 @@ def _relate(run: _Run, notes: Notes, *, same_run: bool) -> LogClock | None:
     if is_later or clock.residual_ns < -early:
         error = max(LANDMARK_EARLY_NS + 1, abs(clock.residual_ns))
         return msgspec.structs.replace(clock, error_ns=error, is_apart=not ran_at_once(run.profile, run.logs))
-    # Nothing tells whether the host was busy until the line came, or the clocks differ by that.
+    # Either the host was busy until it printed the line, or the clocks differ by this time: nothing decides.
     return clock if clock.residual_ns <= early else msgspec.structs.replace(clock, error_ns=clock.residual_ns)
 
 

@@ -93,7 +93,7 @@ def chances_in_order(
         none = outside * BROKEN * behind[0]
         for here, after in zip(held, later, strict=True):
             none += here * BROKEN * after
-        # Of calls that contradict each other by the hundred no way is left that a float can hold.
+        # If hundreds of calls contradict each other, all probabilities are too small for a float.
         total = sum(in_slot) + none or 1.0
         answers.append([0.0] * count)
         answers[-1][places.start : places.stop] = [one / total for one in in_slot]
@@ -238,11 +238,11 @@ class _Layers:
         types = self._types
         odd = {place for place, own in types.items() if own and not may_call("conv", own)}
         places = [place for its in self._searched.values() for place in its]
-        # Where other types' layers seem to have searched one of two streams was buffered, and its lines are late.
+        # If layers of other types seem to have searched, one of two streams was buffered, and its lines are late.
         self._most = 1.0 if sum(place in odd for place in places) <= MOST_STRAY * len(places) else WHOLE
         if self._most < 1:
             self._searched, output = {}, {}
-        # Of a few, the line of the layer behind is lost.
+        # If only a few do, the line of the next layer is lost.
         self._searched = {posed: its for posed, its in self._searched.items() if its.isdisjoint(odd)}
         output = {place: shape for place, shape in output.items() if place not in odd}
         output |= {layer.index: _bare(layer.output.split("x")) for layer in net.layers if layer.output}
@@ -334,7 +334,7 @@ class _Layers:
         types = self._types[slot.layer.index]
         if types and not may_call(primitive, types):
             return NEVER
-        # What has no direction is mostly the solver's behind the backward pass.
+        # Calls without a direction are mostly the solver's, behind the backward pass.
         return MISSTATED if direction is None and slot.direction == "backward" else 1.0
 
 

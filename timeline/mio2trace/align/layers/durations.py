@@ -110,12 +110,12 @@ def fit(attribution: Attribution, windows: Sequence[Window], spans: Spans, *, ma
         return None
     length = sum((one.end_ns - one.start_ns) * share for one, share in zip(windows, shares, strict=True))
     slack = max(0, round(length) - claimed)
-    # What iterations that are not among the windows make of the mean may be any layer's.
+    # The printed mean includes iterations that are not in the windows. Their share may be any layer's.
     elsewhere_ns = length - sum(one.end_ns - one.start_ns for one in windows) / max(iterations, len(windows))
-    # Where evenly spread slack would have a cut is no evidence, however much slack coarse bounds leave.
+    # The place of a cut inside evenly spread slack is no evidence, even if coarse bounds leave much slack.
     spread_ns = LIMIT_NATS * slack / STRAY
     doubt_ns = DOUBT_NS + 2 * error_ns + elsewhere_ns + spread_ns
-    # Times that tell less than names do not outweigh them.
+    # Names count more than times that are less exact.
     odd = _odd_names(activities, columns, order, max(DOUBT_NS, round(doubt_ns)))
     if may_go_on:
         printed.append(None)
@@ -290,7 +290,7 @@ def _candidates(columns: _Columns, printed: Sequence[int | None], slack: int) ->
     starts, ends = columns.starts, columns.ends
     candidates: list[list[tuple[int, float]]] = []
     claimed = low = high = taken = 0
-    # What no layer claims is that of layers whose times are lost; else it is spread evenly.
+    # Time that no layer claims belongs to layers whose times are lost; else it is spread evenly.
     takes = [time is None for time in printed] if None in printed else [True] * len(printed)
     for time, takes_more in zip(printed, takes, strict=True):
         claimed, taken = claimed + (time or 0), taken + takes_more
@@ -470,7 +470,7 @@ def _stamped_windows(attribution: Attribution) -> list[Window]:
         start = max(start - TOLERANCE_NS, stamps[earlier]) if earlier >= 0 else start
         start -= coarse
         first = bisect_left(begins, start)
-        # What the iteration ran has ended when its line is stamped; stamps are truncated.
+        # All activities of the iteration have ended when its line is stamped. Stamps are truncated.
         end += coarse
         last = bisect_right(ends, end + STAMP_NS)
         windows.append(Window(iteration=number, start_ns=start, end_ns=end, positions=range(first, max(first, last))))
@@ -557,7 +557,7 @@ def _answer(attribution: Attribution, bounds: Sequence[_Bounds], *, may_go_on: b
         cut = fit(attribution, windows, on_device, may_go_on=may_go_on)
         if cut is None or len(cut.layer_of) < EXPLAINED * len(attribution.profile.activities):
             continue  # a short time at the end of another run's profile has a few kernels, too
-        # Of kernels in their own layers none has another layer's name.
+        # Here each kernel is in its own layer: none has the name of another layer.
         if cut.misfit_ns <= TOLERANCE_NS and cut.cost_ns - cut.misfit_ns < DOUBT_NS:
             answers.append((cut.cost_ns, windows, cut, likely))
     return min(answers, key=itemgetter(0), default=None)
@@ -577,13 +577,13 @@ def _ways(attribution: Attribution) -> list[list[_Bounds]]:
     if min(length for _, length in lasted) <= TOLERANCE_NS:
         return []  # bounds are no sharper than that
     claimed = sum(layer.printed_ns(direction) or 0 for layer, direction in attribution.net.execution_order())
-    # What no layer claims may have passed behind the last activity, or before the first.
+    # Time that no layer claims may be behind the last activity, or before the first.
     unclaimed = max(0, sum(length for _, length in lasted) // len(lasted) - claimed) + TOLERANCE_NS
     row = _Row(commands)
     stops = range(len(row), max(0, len(row) - _MOST_BEHIND), -1)
     found = [one for stop in stops if (one := _windows(row, lasted, unclaimed, stop)) is not None]
     most = max((alike for *_, alike in found), default=0)
-    # What comes again tells it; else it ended with what the profile ends with, or before its results were read.
+    # Repetition shows the end. Otherwise it is the end of the profile, or the kernel before the results are read.
     last = 1 + int(np.flatnonzero(commands.is_kernel).max(initial=-1))
     at_end = [one for one in found if one[0][-1].positions.stop in (len(row), last)]
     ways = [[one for one in found if one[2] == most]] if most else []

@@ -367,7 +367,7 @@ def _place(attribution: Attribution, axis: Timeline, layers: LayerTimes, places:
         host_end_ns=host_ends,
     )
     begun, begun_by = _begun(attribution, layers)
-    # Of stamps that are coarse no cut is known where the line is.
+    # Coarse stamps do not show the cut at the place of the line.
     opened = np.append([event.line for event in begun], NO)[begun_by if axis.by_line else np.full(len(layers), NONE)]
     # Whether no line is lost between a layer line and the one before.
     follows: NDArray[np.bool_] = (at == 0) & (opened > np.append(-1, layers.line[:-1]))
@@ -430,7 +430,7 @@ def _rows(
     error = 0 if host is None else host.error_ns
     if clock is not None and clock.is_fitted and not axis.by_line:
         error += clock.error_ns
-    # What ended before the line that begins the iteration is in none of its layers.
+    # Activities that ended before the first line of the iteration are in none of its layers.
     sharp = 0 if axis.by_line else error
     floors = [0 if (place := axis.event(event)) is None else bisect_right(ends, place - sharp) for event in begun]
     lines = lines._replace(floor=np.array([*floors, 0], np.int64)[lines.floor])

@@ -210,7 +210,7 @@ def read_marks(
             # A run that was killed: the marks stop inside an iteration, after the last one that the log has.
             begun = (marks - 1) // reading.size
             if layers and iterations is not None and begun < iterations:
-                # Where the log goes on, the profile ended.
+                # If the log has more iterations, the profile ended before them.
                 some = killed if begun in (printed, printed + 1) else ended
                 some.append(msgspec.structs.replace(reading, iterations=begun))
     exact = [reading for reading in whole if reading.iterations == iterations]

@@ -188,7 +188,7 @@ class _Telling:
             first = next(self._links.operation_of[position] for position, posed in its if posed == own)
             alike = sum(count for posed, count in self._problems.items() if posed[0] == own[0])
             share = _likely(1 - self._problems[own] / alike)
-            # Of a call that is alone nothing tells.
+            # A call without another call beside it is no evidence.
             others = [(position, posed) for position, posed in its if self._links.operation_of[position] != first]
             statements += [(position, posed != own, share) for position, posed in others]
         return statements

@@ -72,7 +72,7 @@ def place_by_names(attribution: Attribution, positions: range, direction: Direct
         if chance < DOUBTED:
             continue
         layer_of[position] = key
-        # What prepares a layer that the profile lost may be all that is left of it.
+        # If the profile lost a layer, the kernels that prepare it may be all that is left of it.
         if chance < SURE or any(one < DOUBTED for one in row.silent[before + 1 : place]):
             shaky.add(position)
         before = place
@@ -205,7 +205,7 @@ class _Row(msgspec.Struct, eq=False, dict=True):
     def _fits(self) -> list[list[float]]:
         """Return how well each kernel fits each layer; a known layer excludes all others."""
         layers, activities = self.layers, self.attribution.profile.activities
-        # Of 190 layers one in a hundred took four times as long in the warm-up as it is printed of iterations.
+        # One in a hundred of 190 layers took four times as long in the warm-up as in the printed iterations.
         lasted = [max(layer.printed_ns(self.direction) or UNKNOWN_NS, LINE_NS) for layer in layers]
         by_signature: dict[Hashable, list[float]] = {}
         fits = []
@@ -282,7 +282,7 @@ def place_before_iterations(attribution: Attribution) -> None:
         if RECURRENCE not in attribution.without and reference:
             passes = dict.fromkeys((*DIRECTIONS, None), pass_)
             place_by_recurrence(attribution, reference, positions, passes)
-        # Where each layer's end is printed kernels run for the printing, too.
+        # If the end of each layer is printed, kernels also run for the printing.
         if NAME_AND_SIZES not in attribution.without and not any(e.kind == "layer ended" for e in attribution.events):
             place_by_names(attribution, positions, direction, pass_)
         links.give_pass(positions, pass_)
@@ -371,7 +371,7 @@ def _place_by_likeness(attribution: Attribution, limit: int) -> None:
         return
     passes = {direction: links.pass_id("warm-up", 0, direction) for direction in (*DIRECTIONS, None)}
     place_by_recurrence(attribution, reference, range(limit), passes)
-    # What comes before the first kernel that is known may as well be set-up: no line divides them.
+    # Kernels before the first known kernel may also be set-up: no line divides them.
     first = pairs[0][1]
     if _is_prepared_as_others(attribution, [place for _, place in pairs]):
         links.doubt_layer(range(first), LIKE)
@@ -505,7 +505,7 @@ def _repetitions(
 ) -> Iterator[tuple[int, int]]:
     """Yield number and first place of consecutive iterations at equal distances. ``count``: of all kernels."""
     length, step = known.stop - known.first, -1 if backward else 1
-    # What is in no layer lies between two iterations: a solver's kernels, fewer than the layers'.
+    # Kernels in no layer are between two iterations: a solver's kernels, fewer than those of the layers.
     for period in range(length, 2 * length):
         at, number = known.first + step * period, known.number + step
         if not -length < at < count:
@@ -531,7 +531,7 @@ def _label(attribution: Attribution, kernels: Sequence[int], known: _Iteration, 
         if links.pass_of[position] != NONE
         and (links.passes[links.pass_of[position]].phase, links.iteration_of(position)) != ("iteration", number)
     ]
-    # What coarse bounds may as well have put into the iteration beside it repeats this one.
+    # Activities that coarse bounds may have moved into the neighbouring iteration are like those of this one.
     if any(links.layer_confidence.get(position, 1.0) > DOUBTED for position in elsewhere):
         return False
     for position in elsewhere:

@@ -499,7 +499,7 @@ def ahead(
             sums.setdefault(sort, []).append(gain)
     expected = []
     for number, sort in zip(likelihood.class_of, kinds, strict=True):
-        # Where none tells, a search launches as many as lost calls do.
+        # If no call shows it, a search launches as many kernels as lost calls do.
         like = sums.get(number) or sums.get(sort) or [mean if sort == "run" else mean / SHORT_CLOSES]
         expected.append(sum(like) / len(like))
     kernels_on, calls_on = (list(accumulate(reversed(each), initial=0.0))[::-1] for each in (gains, expected))

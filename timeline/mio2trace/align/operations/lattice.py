@@ -239,8 +239,8 @@ def lines_behind(operations: Sequence[Operation], streams: int) -> list[int]:
     if len(threads) == 1 and streams == 1:
         return [operation.line for operation in operations]
     if len(threads) == 1:
-        # Another thread prints the stamps, too; where streams share operations, one of them may be in any of a few.
-        # While a call of several parts runs the other threads make as many calls.
+        # Another thread also prints the stamps. If streams share operations, an operation may be in any of a few.
+        # While a call of several parts runs, the other threads make as many calls as it has parts.
         parts = Counter(operation.line for operation in operations)
         calls = [*parts]
         later = [
@@ -493,7 +493,7 @@ class Lattice:
         self._chances = chances
         self._width = width
         self._last = len(likelihood.operations) - 1
-        # Wherever it begins or ends: each place is as likely.
+        # Each place where it begins or ends is equally probable.
         self._log_cut = log(CUT / max(1, len(self._kernels)))
         self._rows: dict[int, list[list[int]]] = {}
         self._worths: dict[tuple[int, int], float] = {}
@@ -713,19 +713,19 @@ class Lattice:
                 targets.update(row[begin : begin + 2])
         following, ahead = self._chances.following, self._chances.ahead
         if following is not None:
-            # Of calls that nothing tells apart it may be one right before the next link as well as one behind the last.
+            # Among equal calls it may be one right before the next link, or one behind the last link.
             for row in rows:
                 begin = bisect_left(row, following[at])
                 targets.update(row[max(0, begin - NEXT) : begin])
         if ahead is not None:
-            # Where both ends are as far: the profile may have begun late, or have a hole.
+            # The call that is equally far from both ends: the profile may have begun late, or have a hole.
             start = bisect_left(ahead[1], -ahead[0][at], key=neg)
             for row in rows:
                 begin = bisect_left(row, start)
                 targets.update(row[max(0, begin - NEXT) : begin + NEXT])
         return sorted(index for index in targets if first <= index <= last)
 
-    # Where stamps leave few operations to each kernel, nobody asks for these.
+    # These are not used if stamps leave few operations to each kernel.
 
     @cached_property
     def _by_kind(self) -> list[tuple[list[int], list[int]]]:
@@ -733,7 +733,7 @@ class Lattice:
         rows: dict[object, list[int]] = {}
         for number, operation in enumerate(self._likelihood.operations):
             if not self._likelihood.continues[number]:
-                # Where a database answers all searches, what executes comes behind all of them.
+                # If a database answers all searches, all executions come behind all searches.
                 is_answered = self._chances.by_database or operation.is_answered
                 phase = operation.phase if is_answered else ""
                 rows.setdefault((operation.primitive, operation.direction, phase), []).append(number)

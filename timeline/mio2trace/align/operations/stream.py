@@ -88,7 +88,7 @@ def chance_of_place(likelihood: Likelihood, windows: Windows, posterior: Posteri
         """Return at how many ends one side has more than the other if all calls moved by ``shift`` kernels."""
         return (first + shift != 0 or left_before) + (last + shift != len(rows) - 1 or left_behind)
 
-    # Where no end was cut any other place cuts two: far less likely.
+    # If no end was cut, any other place cuts two ends, which is far less likely.
     if not cuts(0):
         return 1.0
     library, places, linked = rows.tolist(), places_of_rows.tolist(), with_call.tolist()
@@ -115,7 +115,7 @@ def chance_of_place(likelihood: Likelihood, windows: Windows, posterior: Posteri
             others.append(shift)
     if not others:
         return 1.0
-    # One more cut just there where the other side ends as well: at any kernel of an iteration, each as likely.
+    # One more cut exactly at the end of the other side. Each kernel of an iteration is equally probable.
     cut = CUT / min(map(abs, others))
     return float(1 / (1 + sum(cut ** (cuts(shift) - cuts(0)) for shift in others)))
 
@@ -175,7 +175,7 @@ class Stream(msgspec.Struct, eq=False, dict=True):
         if not self.operations:
             return
         posterior, own = self.result, self.of_this_process()
-        # Where more is left on both sides than is linked, calls and kernels may be others'.
+        # If more calls and kernels are left than linked, they may be of other processes.
         is_scant = self.left_over() > 1 / 2 and self.leaves_calls()
         in_part = self._launched_in_part(posterior)
         certain: dict[Evidence, tuple[array[int], array[int]]] = {}
@@ -211,7 +211,7 @@ class Stream(msgspec.Struct, eq=False, dict=True):
 
     def of_this_process(self) -> float:
         """Return the highest confidence of links by names, sizes and order (`chances`)."""
-        # What stamps put before or behind the profile tells nothing.
+        # Calls that stamps put before or behind the profile are no evidence.
         elsewhere = [
             other if reached else 1.0
             for other, reached in zip(self._elsewhere(), self.windows.reached(len(self.operations)), strict=True)
@@ -259,7 +259,7 @@ class Stream(msgspec.Struct, eq=False, dict=True):
         for also in begun[1:]:
             others, other = self._refined(*also)
             posterior, rates = posterior.mixed(other, share), others if share > 1 / 2 else rates
-            # What was learned may have led both to one answer: none is likelier than before.
+            # The learned habits may have led both to the same answer, so no link is more probable than before.
             weighed = begun[0][1].mixed(begun[1][1], share)
             for at, place in enumerate(posterior.operation):
                 posterior.doubt(at, dict(weighed.chances(at)).get(place, LEAST))
@@ -268,7 +268,7 @@ class Stream(msgspec.Struct, eq=False, dict=True):
         is_vague = self._is_vague(begun[-1][1]) or self.likelihood.kernels.is_blurred
         for number, place in enumerate(posterior.operation) if is_vague or chance < 1 else ():
             if place != NONE:
-                # Where no wide search follows, only buffers and launch lines are sure.
+                # If no wide search follows, only links by buffers and launch lines are sure.
                 vague = is_vague and self._by(number, place, posterior.fits[number]) not in (BUFFERS, LAUNCH_LINE)
                 posterior.doubt(number, min(chance, WHOLE) if vague else chance)
         doubt_repeats(self.likelihood, posterior, rates)
@@ -323,7 +323,7 @@ class Stream(msgspec.Struct, eq=False, dict=True):
         may_be_wide = self.windows.by != POSITION and len(self.positions) <= TOO_MANY and not self._is_vague(posterior)
         repeats = RECURRENCE not in self.without
         if may_be_wide and self._leaves_a_row(posterior):
-            # What is learned from a way that took other calls makes it likelier yet.
+            # Habits that were learned from a solution with other calls would make this solution more probable.
             posterior = posterior.mixed(self._posterior(rates, AHEAD, None, posterior))
         before, habits, moved = posterior, None, False
         for number in range(ROUNDS):
@@ -483,7 +483,7 @@ def link_operations(attribution: Attribution) -> None:
             attribution.streams.append(stream)
     one_stream_each(links, streams)
     if any_replayed:
-        # Calls that were captured launched nothing by themselves: which of the log's they are no order tells.
+        # Captured calls launched nothing themselves, so the order does not show which calls of the log they are.
         guessed = (position for position, word in enumerate(links.operation_by) if word and word not in EXACT)
         links.doubt_operation(
             position for position in guessed if not captured or links.operation_of[position] in captured
@@ -532,7 +532,7 @@ def _streams(
     attribution: Attribution, streams: Queues, of_stream: Mapping[Key, Sequence[Operation]]
 ) -> Iterator[Stream]:
     claims = Counter(operation.index for operations in of_stream.values() for operation in operations)
-    # Where nothing else is known, each of the queues that may have a call is as likely.
+    # If nothing else is known, each queue that may have a call is equally probable.
     elsewhere = {index: 1 - 1 / count for index, count in claims.items() if count > 1}
     # 1: a call is over before the next stamp; 2: before a stamp after the stream's next call; more: after some.
     slack = 1 if len(streams) == 1 else 2 * len(streams) if elsewhere else 2
@@ -597,7 +597,7 @@ def _is_one_far_likelier(worth: Sequence[float], without: float = -inf) -> bool:
 def _of_one_writer(attribution: Attribution, stream: Stream) -> Stream:
     """Return the queue with the calls of one writer if others launched little: they are another process's."""
     operations = stream.operations
-    # Buffers tell more than versions do, of calls whose entries were mixed up, too.
+    # Buffers are better evidence than versions, also for calls whose entries were mixed up.
     writers = [one.thread for one in operations] if attribution.same_process else _writers(operations)
     known = sorted({writer for writer in writers if writer is not None})
     if not 1 < len(known) <= MOST_THREADS or stream.of_this_process() == 1:

@@ -656,7 +656,7 @@ def work_items(call: str, grid: Size3 | None, block: Size3 | None) -> Size3 | No
 
 # -- What a profiler records of a process's place in its job: the rank, and the machine that its clock is of -----------
 #
-# Of an environment nothing is kept but the rank, of a machine's id nothing but a hash that is only compared.
+# Only the rank is kept of an environment, and only a hash of a machine's id, which is only compared.
 
 _RANKS = (
     "RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "FLUX_TASK_RANK", "SLURM_PROCID",

@@ -565,7 +565,7 @@ def _distinct(columns: Sequence[Numbers]) -> tuple[Numbers, Numbers]:
         mixed: Any = sum(
             column.astype(np.uint64) * np.uint64(factor) for column, factor in zip(varying, factors, strict=True)
         )
-        # Of few combinations some bits are enough, and numpy counts these faster than it sorts all.
+        # If there are few combinations, some bits are enough, and numpy counts these faster than it sorts all.
         first, code = distinct(mixed if attempt > 1 else (mixed >> _OF_FEW).astype(np.int64))
         if all((column[first][code] == column).all() for column in varying):
             return first, code
