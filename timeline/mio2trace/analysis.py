@@ -194,7 +194,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_repetitions(self) -> bool:
-        """Whether an input may hold several repetitions, of which one was used."""
+        """Whether an input may hold several repetitions, but only one was used."""
         return any(file.format == ck.NAME and file.repetition is None for file in self.inputs)
 
     @property
@@ -204,8 +204,8 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def each(self) -> tuple[Run, ...]:
-        """The runs of which each is shown by itself: those that can be analysed alone, and other profiles; all runs if
-        there are none."""
+        """The runs that are shown one by one: those that can be analysed alone, and other profiles; all runs if there
+        are none."""
         return tuple(run for run in self.runs if run.complete or run.alignments) or self.runs
 
     @property

@@ -47,4 +47,4 @@ STRENGTH: Mapping[Evidence, int] = MappingProxyType({word: -place for place, wor
 EXACT: frozenset[Evidence] = frozenset(
     (RANGE, CORRELATION, GRAPH_NODE, CAPTURE, SEQUENCE, TIMER_MARKS, POSITION, BUFFERS, LAUNCH_LINE)
 )
-"""These kinds record what belongs together, if nothing else fits as well; the others infer it."""
+"""These kinds record a link, if no other link fits equally; the other kinds infer it."""

@@ -1,6 +1,6 @@
-"""What the program takes of the machine: threads and memory.
+"""The program's use of the machine: threads and memory.
 
-numpy starts no threads for algebra, of which nothing here is: they cost 0.1 s of processor time. `__main__` imports
+numpy starts no threads for algebra: this program does none, and they cost 0.1 s of processor time. `__main__` imports
 this module before anything else, because numpy reads the variable when it is loaded.
 
 Millions of small records have no cycles: the garbage collector would only walk them again and again. Blocks of a file
@@ -68,7 +68,7 @@ _KEPT_OF_LARGE = 256 << 20
 
 
 _LARGE_INPUT = 1 << 20
-"""Bytes. Of smaller files, compressed ones included, no column is large."""
+"""Bytes. Smaller files, compressed ones included, have no large columns."""
 
 
 def keep_freed_columns(words: Iterable[str]) -> None:

@@ -232,7 +232,7 @@ def server(folders: Folders, limits: Limits) -> MCPServer[None]:
 
 
 class Tools:
-    """What a client can call. The first line of a docstring is what the client reads."""
+    """The tools that a client can call. The client reads the first line of each docstring."""
 
     def __init__(self, folders: Folders, limits: Limits) -> None:
         self._folders = folders

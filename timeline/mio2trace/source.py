@@ -60,7 +60,7 @@ class Source:
     ) -> None:
         self.index = index
         self.path = "" if path == "-" else path
-        """Of the file; empty for standard input."""
+        """The file's path; empty for standard input."""
         self.name = "standard input" if path == "-" else os.path.basename(path) or path
         self.block_size = BLOCK
         self.size = 0

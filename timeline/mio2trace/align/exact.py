@@ -1,4 +1,5 @@
-"""What the profile itself states: the operation that was open at a launch, the layer around it, and a framework's ops.
+"""Links that the profile itself states: the operation that was open at a launch, the layer around it, a framework's
+ops.
 
 Kernels of a graph are in no operation, because the captured call is not open any more (rocm-profiles.md 1, 8)."""
 

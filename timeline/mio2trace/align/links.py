@@ -375,18 +375,19 @@ class Links:
         return a.layer_index == b.layer_index and a.pass_ == b.pass_
 
     def doubt_layer(self, positions: Iterable[int], confidence: float = DOUBTED) -> None:
-        """These are at most so likely of their layer. What has none has nothing to doubt."""
+        """Limit the confidence of the layers of these activities. Activities without a layer are skipped."""
         self._layer.doubt(positions, confidence)
 
     def weigh_layer(self, position: int, chance: float, at_most: float = 1.0) -> None:
-        """Take its layer away if another is likelier; else it is ``chance`` or ``at_most``, the smaller, so likely."""
+        """Remove the layer if another is more probable. Else its confidence is the smaller of ``chance`` and
+        ``at_most``."""
         if chance < DOUBTED:
             self.take_layer(position)
         else:
             self._layer.doubt((position,), min(chance, at_most))
 
     def doubt_operation(self, positions: Iterable[int], confidence: float = DOUBTED) -> None:
-        """These are at most so likely of their operation. What has none has nothing to doubt."""
+        """Limit the confidence of the operations of these activities. Activities without an operation are skipped."""
         self._operation.doubt(positions, confidence)
 
     def calibrate_layers(self) -> None:

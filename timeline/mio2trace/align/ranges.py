@@ -76,7 +76,7 @@ class OpenRanges:
         begin."""
         parent_of = self.parent_of
         is_open: list[tuple[int, int]] = []
-        """Of each open range its end and its place."""
+        """End and place of each open range."""
         innermost = []
         for place, begun, end, is_mark in zip(places, starts, ends, are_marks, strict=True):
             while is_open and is_open[-1][0] <= begun:

@@ -1,4 +1,4 @@
-"""Whether a log and a profile are of one run, and which of several runs in a log: by buffers, else by clocks."""
+"""Decide whether a log and a profile are of one run, and which run of a log it is: by buffers, else by clocks."""
 
 from __future__ import annotations
 

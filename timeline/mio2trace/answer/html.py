@@ -100,7 +100,7 @@ _KINDS = dict.fromkeys(("cumul. %", "host ms", "interval"), "number wide") | {
 
 
 def grid(columns: Sequence[str | tuple[str, str]], rows: Sequence[dict[str, Any] | tuple[Any, ...]], rest: str) -> Any:
-    """Return a table. ``columns``: headings; a heading of which `_WORDS` and `_KINDS` do not know the class, with it.
+    """Return a table. ``columns``: headings; with their class if `_WORDS` and `_KINDS` do not have it.
 
     A row is a list of cells, or has ``cells`` and ``details``; the details are folded below the first cell under
     ``detail_head``.

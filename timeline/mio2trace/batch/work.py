@@ -511,7 +511,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def copies(self) -> list[str]:
-        """The names of runs of which another one has the same files, without the first of each."""
+        """The names of runs whose files an earlier run also has."""
         first: dict[tuple[str, ...], str] = {}
         used = sorted((one for one in (*self.done, *self.before) if one.state != "failed"), key=lambda one: one.run)
         return [one.run for one in used if first.setdefault(tuple(sorted(one.inputs)), one.run) != one.run]

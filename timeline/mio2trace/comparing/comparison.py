@@ -385,8 +385,8 @@ class Comparison:
 
     @staticmethod
     def _least(side: Side, kind: str) -> float:
-        """Return how long a part may be of which nothing shows that the base would keep it. Layers have no sum and no
-        cause that says so, so a layer that became much longer is left out as well."""
+        """Return the largest time of a part that the base may not have kept. Layers have neither a sum nor a cause that
+        shows it, so a layer that became much longer is also left out."""
         factor = _MUCH_LONGER if kind == "layer" else 1
         return factor * max(
             (min((p.mean_ns for p in run.parts if p.kind == kind), default=0) for run in side.runs), default=0

@@ -46,7 +46,8 @@ stay readable."""
 
 
 class BuildOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What to draw. ``host_calls``, ``tracks`` and ``fold``: the command's options. ``selection``: the part to draw.
+    """The content of the trace. ``host_calls``, ``tracks`` and ``fold``: the command's options. ``selection``: the part
+    to draw.
 
     ``with_args``: False leaves out the arguments of all slices.
     """

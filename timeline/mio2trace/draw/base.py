@@ -206,7 +206,7 @@ def shared_slices(
 
 
 def alike(slices: Sequence[Slice]) -> Pool[Slice]:
-    """Return a column of slices, many of which are one object."""
+    """Return a column of slices in which many rows are the same object."""
     distinct = {id(one): one for one in slices}
     places = {name: place for place, name in enumerate(distinct)}
     return Pool([*distinct.values()], np.fromiter((places[id(one)] for one in slices), np.int32, len(slices)))

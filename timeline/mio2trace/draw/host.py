@@ -628,7 +628,8 @@ class ApiCalls:
         return int(self._starts[self._items[0]]) if len(self._items) else _LONG_AGO
 
     def bounds(self) -> Iterator[int]:
-        """Times that all of it lies between, among others. A call that stands behind a later one begins with that."""
+        """Times before and after all items, and some between. A call that is behind a later call begins with that
+        call."""
         if not len(self._items):
             return
         earliest = max(self._earliest, self._first_call())

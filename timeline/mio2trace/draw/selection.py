@@ -177,7 +177,7 @@ def choose(selection: Selection, alignment: Alignment, base: TimeBase, origin: i
 
 
 _Times = tuple[Numbers, Numbers, NDArray[np.bool_]]
-"""Of each activity its start and its end, on the axis, and whether it has both."""
+"""Start and end of each activity on the axis, and whether it has both."""
 
 
 def _times(alignment: Alignment, base: TimeBase) -> _Times:
@@ -217,7 +217,7 @@ class _Passes:
             wanted = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in iterations)
             raise OptionError(f"--iterations {wanted}: no kernel is in them; {self._there_are()}")
         self.chosen: NDArray[np.bool_] = np.array([*kept, not iterations])[self._pass_of]
-        """Of each activity whether it is in one of the iterations, or all are wanted."""
+        """Whether each activity is in one of the iterations; all are if no iterations are chosen."""
 
     def _there_are(self) -> str:
         numbers = sorted({one.iteration for one in self._links.passes if one.iteration is not None})

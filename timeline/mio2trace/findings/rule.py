@@ -18,7 +18,7 @@ BANDS: tuple[tuple[Severity, float], ...] = (("high", 0.10), ("medium", 0.03), (
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rule finds in a run.
+    """The result of a rule in a run.
 
     ``ns``: time at stake, per steady iteration unless the rule says otherwise; None if only a count is known.
     ``share``: its part of the rule's denominator. ``number``: a sentence with these numbers. ``scope``: the layers,

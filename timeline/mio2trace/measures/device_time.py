@@ -567,8 +567,8 @@ class DeviceTime(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Step(NamedTuple):
-    """What bounds a step on a device. ``ended``: on the main stream, of an only step on any; ``launched_before``: when
-    what runs on the main stream and was launched before the step ended."""
+    """The bounds of a step on a device. ``ended``: on the main stream, of an only step on any; ``launched_before``:
+    when what runs on the main stream and was launched before the step ended."""
 
     kernels: int
     kernel_ns: int

@@ -229,7 +229,7 @@ def kind_of(name: str, fact: KernelFact | None) -> Kind:
 
 
 class Form(NamedTuple):
-    """What kernels have in common that their name and its facts say alike: ``kind``; the first one's fact."""
+    """Common properties of kernels with equal name and facts: ``kind``, and the fact of the first kernel."""
 
     name: str
     kind: Kind

@@ -1,5 +1,5 @@
-"""What libraries compute and choose: matrix products; solvers and kernels with measured times (MIOpen's databases, GEMM
-libraries, TunableOp).
+"""Computations and choices of libraries: matrix products; solvers and kernels with measured times (MIOpen's databases,
+GEMM libraries, TunableOp).
 
 The text forms of a record are read here, because they occur in files and in logs (miopen-side-files.md 3).
 """

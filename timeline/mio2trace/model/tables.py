@@ -343,7 +343,7 @@ class _Table(Sequence[Record]):
     fields: ClassVar[tuple[str, ...]]
     """The names of its columns; one is ``line``."""
     whole: ClassVar[tuple[str, ...]] = ()
-    """What rows refer to: some of the rows keep all of it."""
+    """Fields that rows refer to: a selection of rows keeps them whole."""
     _records: tuple[Record, ...] | None
     _count: int
 
@@ -652,7 +652,7 @@ class Day(NamedTuple):
 
 
 class LayerKey(NamedTuple):
-    """What the lines of one layer and direction have in common; ``place``: in the net, from 0."""
+    """Common fields of the lines of one layer and direction. ``place``: in the net, from 0."""
 
     place: int
     layer: str

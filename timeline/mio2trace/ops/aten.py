@@ -698,7 +698,7 @@ def _together(shapes: list[Shape]) -> Shape:
 def _result(name: str, word: str, inputs: Inputs, arity: int) -> str:
     """Return the type of the result by PyTorch's rules of promotion; "" if the inputs do not determine it.
 
-    A type of floats wins over a wider one of integers. What has no dimensions changes only the kind.
+    A type of floats wins over a wider type of integers. An input without dimensions changes only the kind.
     """
     types_of = [_type_of(inputs, place) for place in range(len(inputs.dtypes))]
     given = list(zip_longest(inputs.shapes, types_of, inputs.values))

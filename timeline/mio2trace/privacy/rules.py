@@ -236,7 +236,7 @@ BEGINNINGS: Final = " ".join(begins for begins, _ in _TABLE)
 # -- The table of rules ------------------------------------------------------------------------------------------------
 
 KINDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "devices")
-"""What ``--keep`` may name."""
+"""The words of ``--keep``."""
 
 
 class Rule(NamedTuple):

@@ -26,7 +26,7 @@ Records = list[Record]
 
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What to keep. ``host_calls``: every API call. ``functions``: the Python functions of long gaps.
+    """Records to keep. ``host_calls``: every API call. ``functions``: the Python functions of long gaps.
     ``every_message``: also messages of a library's log that show nothing about an operation. ``repetition``: the
     repetition of a CK record."""
 
@@ -37,7 +37,7 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reader(Protocol):
-    """What a format offers."""
+    """The interface of a format."""
 
     @property
     def NAME(self) -> str:

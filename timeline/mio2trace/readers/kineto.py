@@ -7,10 +7,11 @@
       {"ph": "X", "cat": "kernel", "name": "igemm_fwd...", "pid": 2, "tid": 0, ..., "args": {"correlation": 7, ...}},
       ...], "baseTimeNanoseconds": 1767189312000000000}
 
-Unix time is the base and ``ts`` microseconds; older files have no base and whole Unix microseconds. Read are ops,
-calls, kernels, copies, fills, annotations and modules; all Python functions with every API call only. Sizes are blocks
-or work-items by the call that launched. Not read: GPU copies of annotations, flows (but for a kernel without
-correlation), memory events, whatever stands beside the events: a harness may put its whole environment there.
+Unix time is the base and ``ts`` microseconds; older files have no base and whole Unix microseconds. The reader keeps
+ops, calls, kernels, copies, fills, annotations and modules. It keeps all Python functions only together with every API
+call. The launching call shows whether sizes are blocks or work-items. Not read: GPU copies of annotations, memory
+events, flows (except for a kernel without correlation), and keys beside the events: a harness may put its whole
+environment there.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding of a piece from a stranger raises."""
+"""The errors when a piece of untrusted input is decoded."""
 
 
 def pieces(
@@ -100,7 +100,7 @@ class Args(msgspec.Struct, frozen=True, gc=False):
     sequence: Id | None = msgspec.field(name="Sequence number", default=None)
     dims: msgspec.Raw = msgspec.field(name="Input Dims", default=NOTHING)
     dims_before: msgspec.Raw = msgspec.field(name="Input dims", default=NOTHING)
-    """Of PyTorch 1.8."""
+    """The name in PyTorch 1.8."""
     types: msgspec.Raw = msgspec.field(name="Input type", default=NOTHING)
     strides: msgspec.Raw = msgspec.field(name="Input Strides", default=NOTHING)
     values: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=NOTHING)

@@ -667,7 +667,7 @@ _HEAD = 9
 
 
 def _unknown(size: int) -> int:
-    """The smallest number of so many bytes, which stands for `NO`."""
+    """Return the smallest number of ``size`` bytes, which stands for `NO`."""
     return -(1 << (8 * size - 1))
 
 

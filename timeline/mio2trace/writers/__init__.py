@@ -25,7 +25,7 @@ from mio2trace.writers.ending import Checked, Counted, Found, Packed, Written
 
 
 class Writer(Protocol):
-    """What an output module offers."""
+    """The interface of an output module."""
 
     NAME: str
     """The name of the form."""

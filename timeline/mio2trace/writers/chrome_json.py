@@ -64,13 +64,13 @@ _STRETCH = 8192
 _LONGEST_LINE = 1 << 26
 _Part = Part | CountersPart
 _Row = Slices | CounterValues | Flows
-"""What is printed as a whole."""
+"""Events that are printed in columns."""
 _FEWEST_IN_COLUMNS = 64
 """Fewer events are faster to print one by one."""
 _UNCLEAN = "\\"
 """Replaces a text that must be cleaned."""
 _LARGE = late(r"[0-9]{19}")
-"""What an integer of 64 bits has."""
+"""A number of as many digits as the largest integer of 64 bits."""
 _DECIMALS = tuple(f".{rest:03d}" for rest in range(1000))
 
 
@@ -316,7 +316,8 @@ class _Events:
         return "".join(pieces)
 
     def _pieces(self, columns: Columns) -> tuple[Sequence[str], ...]:
-        """Of each of these slices what stands before its own arguments; these; what stands behind them."""
+        """Return for each of these slices the text before its own arguments, the arguments, and the text behind
+        them."""
         codes, likes = columns.likes.codes.tolist(), columns.likes.values
         heads = {code: self._heads_of(likes[code]) for code in dict.fromkeys(codes)}
         own = _own_columns(columns)

@@ -57,8 +57,8 @@ TRIED = 6
 
 
 class Window(msgspec.Struct, frozen=True, gc=False):
-    """The log's clock is ahead of the profile's by ``low`` to ``high`` ns at the profile's time ``at_ns``. What was
-    called between the two lines took ``took_ns``."""
+    """The log's clock is ahead of the profile's by ``low`` to ``high`` ns at the profile's time ``at_ns``. The
+    calls between the two lines took ``took_ns``."""
 
     at_ns: int
     low: float

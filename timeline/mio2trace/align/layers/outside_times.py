@@ -135,7 +135,7 @@ def doubt_by_kernels(attribution: Attribution) -> None:
 
 
 class _Telling:
-    """What names of kernels and problems of their calls show about layers."""
+    """Evidence about layers in the names of kernels and in the problems of their calls."""
 
     def __init__(self, attribution: Attribution, positions: Sequence[int]) -> None:
         self._links = links = attribution.links

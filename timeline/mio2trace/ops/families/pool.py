@@ -31,7 +31,7 @@ from mio2trace.ops.values import Shape, packed_strides, product, shape_text
 MODE_FLAG = {"max": "max", "average": "avg", "average-inclusive": "avg_in"}
 FLAG_MODE = {flag: mode for mode, flag in MODE_FLAG.items()}
 _FLAGS = ("-Z", "-y", "-x"), ("-o", "-p", "-q"), ("-s", "-v", "-u")
-"""Of window, pads and strides, each with the depth first."""
+"""Flags of window, pads and strides, each with the depth first."""
 
 
 class PoolProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):

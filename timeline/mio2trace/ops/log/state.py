@@ -507,7 +507,7 @@ _NULLS = frozenset(("nullptr", "NULL", "(nil)", "0"))
 
 class Stated(msgspec.Struct, frozen=True):
     """The content of an entry without the addresses of buffers. ``tensor``: the tensor whose type counts. ``of_two``: a
-    parameter stands twice.
+    parameter is there twice.
 
     ``parameters``: which addresses of the entry are device buffers: all except handles, descriptors, and the host's
     alpha and beta.

@@ -38,7 +38,7 @@ BARE_COMMAND = late(  # behind a prompt, another program's level, marks of Markd
 AFTER_COMMAND = late(rb"(?<!\s)\s++(?:[0-9&]?>|[|;#&])")
 """The begin of what a shell adds behind a command: a redirection, a pipe, a comment."""
 MARKS = b" \t\r\n`\"'*;\\"
-"""What a shell and Markdown put at the end of a command."""
+"""Characters that a shell and Markdown put at the end of a command."""
 SIGNATURE = late(rb"\s*(?:(?:miopenStatus_t|const\s+char|void|bool|auto|int|size_t)[\s*&]|(?:miopen|std)::)")
 PARAM = late(rb"\s*(?:[A-Za-z_][\w.>()\[\]-]*|\".*?\"|name \+ .*?) =(?:\s|$)")
 MAY_BE_PART = late(rb"[=}\r\x1b]| : |\A\s*+\Z")

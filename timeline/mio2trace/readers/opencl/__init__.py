@@ -212,7 +212,7 @@ _TOGETHER = 1 << 12
 
 
 class _Form(NamedTuple):
-    """What many commands have in common."""
+    """Common fields of many commands."""
 
     kind: Literal["kernel", "copy"]
     name: str

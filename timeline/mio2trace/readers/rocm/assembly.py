@@ -67,7 +67,7 @@ TWICE = "row that is there twice, with one id and equal times: counted once"
 
 
 class _Form(NamedTuple):
-    """What many commands have in common."""
+    """Common fields of many commands."""
 
     kind: Kind
     name: str

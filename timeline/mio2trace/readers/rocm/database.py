@@ -428,7 +428,7 @@ def _holds_anything(path: str) -> bool:
 ARROW_ROWS = 1 << 15
 """Rows of a batch: the program can be stopped after each."""
 _WHOLE_NUMBERS = "l"
-"""What Arrow calls a column of 64-bit integers."""
+"""Arrow's name of a column of 64-bit integers."""
 
 
 class Unread(Exception):

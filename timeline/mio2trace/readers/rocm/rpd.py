@@ -74,7 +74,7 @@ class _Database:
         self._assemblies = by_pid(source, notes)  # one recorder, one machine
         self._process_of_call: dict[object, object] = {}
         self._processes_on: dict[object, set[object]] = {}
-        """Of each device."""
+        """By device."""
 
     def profiles(self, every_call: bool) -> list[Profile]:
         names = self._calls()

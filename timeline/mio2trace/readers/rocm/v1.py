@@ -451,7 +451,7 @@ def _middle_us(event: Event) -> int:
 
 
 _POINTS = _end_us, _middle_us
-"""Where an arrow begins."""
+"""The possible begins of an arrow."""
 
 
 def _kernels_of_barriers(operations: list[tuple[Event, int]]) -> dict[int, Event]:

@@ -362,7 +362,7 @@ def _scopes_in_common(last: _Op, following: _Op) -> int:
 # -- Lanes for spans of time that do not overlap, because the threads that ran them are not recorded -------------------
 
 _COMPARED = 64
-"""Of this many free lanes, the one whose last span is most similar is chosen."""
+"""At most this many free lanes are compared; the lane whose last span is most similar is chosen."""
 
 
 S = TypeVar("S", _Op, _Span)

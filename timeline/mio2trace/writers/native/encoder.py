@@ -61,7 +61,7 @@ _MOST_BEGINS = 1 << 14
 
 
 class _Begin(NamedTuple):
-    """What a slice has in common with its like: ``before`` its own arguments and ``behind`` them.
+    """The bytes that similar slices share: ``before`` their own arguments and ``behind`` them.
 
     ``shared`` is kept beside its bytes, so that no other can take its id; ``own_colour``: it has no colour.
     """

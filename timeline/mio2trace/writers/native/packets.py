@@ -212,8 +212,8 @@ class Texts:
 
 
 class _Field(NamedTuple):
-    """Of each packet its word, or where in ``text`` its bytes begin; how many bytes it has. ``widest``: no word has
-    more."""
+    """The word of each packet, or the place in ``text`` at which its bytes begin. ``sizes``: the number of its bytes.
+    ``widest``: no word has more bytes."""
 
     values: Any
     sizes: Any
