@@ -1,4 +1,4 @@
-"""The state that all steps of the ladder share: sources, clocks and links of one run."""
+"""The state that all steps of the alignment (`STEPS`) share: sources, clocks and links of one run."""
 
 from __future__ import annotations
 

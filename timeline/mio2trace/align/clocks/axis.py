@@ -3,7 +3,7 @@
 Three clocks are related: the device's counter, the host's UTC, the log's local time. The axis is host time, or lines of
 a shared file.
 
-Times that are days from the rest of a run are damage, and leave no room for it: JSON holds 2^53 ns (104 days) exactly.
+Times that are days away from the rest of a run are corrupt and are dropped: JSON holds only 2^53 ns (104 days) exactly.
 Device and host times are each kept within twice `FAR_NS`."""
 
 from __future__ import annotations

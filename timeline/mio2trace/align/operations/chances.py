@@ -1,5 +1,5 @@
-"""The alignment gives each kernel its likeliest call, and shows by this how often calls of the run are lost or launch
-nothing, and which kernels equal calls launch.
+"""The alignment gives each kernel its most probable call, and shows by this how often calls of the run are lost or
+launch nothing, and which kernels equal calls launch.
 
 Learned from a posterior (miopen-log.md 10). A pair's own contribution is left out when it is judged."""
 

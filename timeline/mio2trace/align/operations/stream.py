@@ -1,4 +1,4 @@
-"""Each queue's kernels with the calls that may have launched them, and the step of the ladder that links both."""
+"""Each queue's kernels with the calls that may have launched them, and the steps that link both."""
 
 from __future__ import annotations
 
@@ -445,7 +445,7 @@ def _doubt_changes(before: Posterior, posterior: Posterior, operations: Sequence
             posterior.confidence[number] = WHOLE
 
 
-# -- The steps of the ladder that link kernels to operations -----------------------------------------------------------
+# -- The steps of `STEPS` that link kernels to operations --------------------------------------------------------------
 
 
 MOST_THREADS = 4
