@@ -90,7 +90,7 @@ def test_each_rank_has_the_log_beside_its_profile(tmp_path: Path) -> None:
     run = analyse(files, AnalysisOptions(by_order_alone=True), notes=notes).run
     assert run.is_job
     assert [len(share.operations) for share in run.shares] == [3, 3]
-    assert "log that nothing gives to one of the processes: not joined" not in {note.kind for note in notes}
+    assert "log that no evidence assigns to a process: not joined" not in {note.kind for note in notes}
 
 
 def test_batch_has_each_run_with_its_log(warm: None, tmp_path: Path) -> None:

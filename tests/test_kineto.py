@@ -763,7 +763,7 @@ def test_a_row_that_nothing_gives_to_a_process_is_counted(tmp_path: Path) -> Non
     made.command(PIDS[0], "kernel", "before", 2, -50, correlation=7)
     notes, _ = made.checked(tmp_path)
     assert [(str(note), note.problem) for note in notes if "process" in note.kind] == [
-        ("kernel or copy that nothing gives to one of the file's processes: put in the first (made.json)", True)
+        ("kernel or copy of no known process of the file: assigned to the first process (made.json)", True)
     ]
 
 

@@ -292,7 +292,7 @@ def test_without_the_sdk_one_line_says_what_to_install(tmp_path: Path, monkeypat
 def test_what_is_no_folder_is_refused() -> None:
     done = invoked("mcp", "nowhere")
     assert done.exit_code == 2
-    assert "nowhere: no folder" in done.stderr
+    assert "nowhere: is not a folder" in done.stderr
 
 
 def test_help_loads_no_sdk() -> None:

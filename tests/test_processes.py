@@ -422,8 +422,8 @@ def told(name: str, *threads: int) -> Told:
     return Told(name, (FrameworkLog(source=0, threads=threads),), (), ())
 
 
-BY_NAME = "log given to a process by its file's name alone"
-NOBODYS = "log that nothing gives to one of the processes: not joined"
+BY_NAME = "log assigned to a process by its file's name alone"
+NOBODYS = "log that no evidence assigns to a process: not joined"
 
 
 @pytest.mark.parametrize(

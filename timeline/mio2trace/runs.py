@@ -313,11 +313,11 @@ def shares(profiles: Sequence[Profile], files: Sequence[Told], without: frozense
     claims = [_claims(file, profiles, in_folder.get(file.folder, set()), without) for file in files]
     for file, claimed in zip(files, claims, strict=True):
         if not claimed:
-            notes.add("log that nothing gives to one of the processes: not joined", file.name)
+            notes.add("log that no evidence assigns to a process: not joined", file.name)
         elif _NAME in claimed.values():
-            notes.remark("log given to a process by its file's name alone", file.name)
+            notes.remark("log assigned to a process by its file's name alone", file.name)
         elif _FOLDER in claimed.values():
-            notes.remark("log given to the process whose profile alone is in its folder", file.name)
+            notes.remark("log assigned to the only process whose profile is in its folder", file.name)
     used: set[str] = set()
     result = []
     for place, profile in enumerate(profiles):
@@ -413,7 +413,7 @@ def _share(profile: Profile, claimed: Sequence[_Claim], used: set[str], notes: N
         if len(whose) > 1:
             nobodys = sum(one.thread is None for one in operations)
             if nobodys:
-                notes.add("call without a thread in a log of several processes: given to none", file.name, nobodys)
+                notes.add("call without a thread in a log of several processes: assigned to none", file.name, nobodys)
             operations = tuple(one for one in operations if one.thread in tids)
             libraries = tuple(
                 msgspec.structs.replace(log, records=tuple(one for one in log.records if one.thread in tids))

@@ -140,7 +140,7 @@ class Folders:
     def __init__(self, folders: Sequence[str]) -> None:
         for folder in folders:
             if not os.path.isdir(folder):
-                raise OptionError(f"{folder}: no folder; expected folders that hold profiles and logs")
+                raise OptionError(f"{folder}: is not a folder; expected folders that hold profiles and logs")
         self._given = [os.path.abspath(folder) for folder in folders]
         self.real = [os.path.realpath(folder) for folder in folders]
 

@@ -296,7 +296,7 @@ def align(  # noqa: PLR0913 - keyword-only options
             f"{'' if left == chosen.among else ' whose stamps may be its'} is used, with low confidence"
         )
     if any(log.layers for log in attribution.logs) and profile.activities and not attribution.links.runs:
-        notes.add("log whose layers nothing relates to the profile: no kernel is in one")
+        notes.add("log whose layers cannot be related to the profile: no kernel is in a layer")
     if named_for_another:
         chance = min(chance, UNLIKELY)
     _doubt_choice(attribution.links, chance, chance_of_log, are_alike=chosen.are_alike)

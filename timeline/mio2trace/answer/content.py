@@ -456,13 +456,8 @@ _VALUE = re.compile(
 _GFX = re.compile(r"\bgfx(?:9[0-9a-f]{2}|1[0-9a-f]{3}|[78][0-9]{2})(?=\b|_|[0-9]{2,3}\b)", re.ASCII)
 """Such as ``gfx942``, even if the number of compute units follows: ``gfx942304``."""
 _ISA = re.compile(r"_ISA([0-9a-fA-F]{3,4})(?=_|$)", re.ASCII)
-<<<<<<< HEAD
-"""Of a Tensile kernel."""
-_NUMBERED = re.compile(r"(?i)(?:device|gpu|agent) ?\d+(?: \(TensorFlow\))?")
-=======
 """The architecture in the name of a Tensile kernel."""
-_NUMBERED = re.compile(r"(?i)(?:device|gpu) ?\d+")
->>>>>>> 732c2bae (Name in each docstring what it describes, not with What, Where or Of)
+_NUMBERED = re.compile(r"(?i)(?:device|gpu|agent) ?\d+(?: \(TensorFlow\))?")
 """A name that a reader makes up if the profile has none."""
 
 

@@ -146,7 +146,7 @@ def _named(name: str, queries: Iterable[str]) -> str:
     if len(meant) != 1:
         near = difflib.get_close_matches(name, list(queries), 1)
         hint = f"; did you mean {near[0]!r}?" if near and not meant else ""
-        raise click.UsageError(f"{name!r} is no query, and no SQL{hint}; there are: {', '.join(queries)}")
+        raise click.UsageError(f"{name!r} is neither a stored query nor SQL{hint}; there are: {', '.join(queries)}")
     return meant[0]
 
 

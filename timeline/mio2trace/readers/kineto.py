@@ -176,7 +176,7 @@ def processes_of(rows: Sequence[DeviceRow], notes: Notes, place: str) -> list[in
     _by_other_rows(rows, found, launched=False)
     nobodys = found.count(None)
     if nobodys:
-        what = "kernel or copy that nothing gives to one of the file's processes: put in the first"
+        what = "kernel or copy of no known process of the file: assigned to the first process"
         notes.add(what, place, nobodys)
     return [process or 0 for process in found]
 

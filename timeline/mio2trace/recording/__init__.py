@@ -225,7 +225,7 @@ def profiler_for(asked: Asked, environment: Mapping[str, str]) -> Profiler:
             raise InputError(f"no {asked.profiler} on the PATH, nor in /opt/rocm/bin")
         chosen = found or NONE
     if asked.period and chosen.name != "rocprofv3":
-        raise OptionError(f"--for and --after are rocprofv3's; here is {chosen}")
+        raise OptionError(f"--for and --after need rocprofv3; the profiler here is {chosen}")
     return chosen
 
 
@@ -265,7 +265,7 @@ def filled_in(path: str, environment: Mapping[str, str]) -> str:
                 raise OptionError(f"{path}: no rank in the environment; expected one of {', '.join(RANKS)}")
             return str(rank)
         if match[2] is None:
-            raise OptionError(f"{path}: {match[0]} stands for nothing; expected {{rank}}, {{pid}} or {{env:NAME}}")
+            raise OptionError(f"{path}: {match[0]} is unknown; expected {{rank}}, {{pid}} or {{env:NAME}}")
         text = environment.get(match[2], "")
         if not text:
             raise OptionError(f"{path}: no {match[2]} in the environment")

@@ -485,7 +485,7 @@ def _read_timeline(source: Source, options: ReadOptions, notes: Notes) -> Record
         collector.add(name, op, execution)
     steps = max((count for (name, _), count in begun.items() if name == _BEGIN), default=1)
     if steps > 1:
-        notes.add(f"timelines of {steps} steps in one file: taken for one step, on the devices of the first", place)
+        notes.add(f"timelines of {steps} steps in one file: read as one step, on the devices of the first", place)
     return [collector.finish(source.index, memory_known=False)]
 
 
