@@ -95,18 +95,18 @@ class _DefaultToConvert(click.Group):
 def cli() -> None:
     """Show which layer, operation and kernel your GPU time goes to.
 
-    Reads PyTorch profiler (Kineto) traces, rocprofv3 / rocpd databases, RPD, rocprof and dv/dt profiles, and logs of
-    MIOpen and Caffe. Nothing is uploaded.
+    Reads PyTorch profiler (Kineto) traces, rocprofv3 / rocpd databases, profiles of JAX, RPD, rocprof and dv/dt, and
+    logs of MIOpen and Caffe. Nothing is uploaded.
 
     \b
     Examples:
-      mio2trace trace.json.gz                          of the PyTorch profiler
+      mio2trace trace.json.gz                          print where the time went
       mio2trace trace.json.gz -o out.pftrace           ... for ui.perfetto.dev
       mio2trace run_results.db                         rocprofv3's database
-      mio2trace run.log run_results.db -o out.pftrace  with MIOpen's log
-      mio2trace messages run.log                       a log alone
+      mio2trace run.log run_results.db -o out.pftrace  also with MIOpen's log
+      mio2trace messages run.log                       a log alone: its errors
       mio2trace compare before/ after/                 what became slower
-      mio2trace record -o run.zip -- python train.py   record both
+      mio2trace record -o run.zip -- python train.py   record a profile and a log
 
     "mio2trace FILE..." is short for "mio2trace convert FILE...". "mio2trace COMMAND --help" explains a command.
     """

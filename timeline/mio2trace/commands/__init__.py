@@ -215,7 +215,7 @@ _PRINTING = (
         "--output",
         "path",
         metavar="OUT",
-        help="Output file; .csv, .json, .jsonl, .md or .txt choose the form. Default: standard output.",
+        help="Output file; .csv, .json, .jsonl, .md or .txt choose the format. Default: standard output.",
     ),
     click.option(
         "--columns",

@@ -76,8 +76,8 @@ def compare(  # noqa: PLR0913 - click gives each option by keyword
 
     A side is a file, several files of one run with commas between them, or a folder of one or several runs. It may also
     be a CK record with its repetitions, a file of --save, or a trace that `convert` wrote. The suffix of -o chooses the
-    form: .html is a page. With 1 or 2 runs per side a change is at most "maybe". 3 runs can decide changes above 10 %,
-    5 runs changes above 5 %.
+    format: .html is a page. With 1 or 2 runs per side a change is at most "maybe". 3 runs can decide changes above
+    10 %, 5 runs changes above 5 %.
 
     Problems are matched by their computation, layers by their place in the net. Kernels are shown as the cause of a
     change in a problem; without a problem they are compared by name. Times are medians over the steady iterations of a
@@ -86,10 +86,10 @@ def compare(  # noqa: PLR0913 - click gives each option by keyword
     \b
     Examples:
       mio2trace compare rocm-6.4/ rocm-7.0/
-      mio2trace compare old.log,old_results.db new.log,new_results.db --format markdown
+      mio2trace compare old.log,old_results.db new.log,new_results.db
       mio2trace compare good/ --save base.json
-      mio2trace compare rocm-6.4/ rocm-7.0/ -o compare.html --picture compare.pftrace
-      mio2trace compare base.json nightly/ --fail-above 5% --fail-above problem:10%
+      mio2trace compare rocm-6.4/ rocm-7.0/ -o page.html --picture both.pftrace
+      mio2trace compare base.json nightly/ --fail-above 5%
       mio2trace compare rocm-6.3/ rocm-6.4/ rocm-7.0/
     """
     from mio2trace.comparing import Comparison

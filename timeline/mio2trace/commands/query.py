@@ -81,7 +81,7 @@ def query(
     Examples:
       mio2trace query out.pftrace "slowest layers"
       mio2trace query run.log prof.json "slowest operations"
-      mio2trace query out.pftrace.gz "select name, sum(dur) from kernels group by name" --format json
+      mio2trace query out.pftrace "select name, dur from kernels limit 5"
       mio2trace query ds/ "slowest problems"
       mio2trace query --list
     """

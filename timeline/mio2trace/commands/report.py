@@ -66,9 +66,9 @@ def report(
     Examples:
       mio2trace report trace.json.gz
       mio2trace report run.log run_results.db -o report.html --gpu MI300X
-      mio2trace report run.log prof.json --format markdown | gh issue comment 123 -F -
+      mio2trace report run.log prof.json --format markdown > comment.md
       mio2trace report trace.json.gz --format json | jq '.runs[].findings[].id'
-      mio2trace report ds/ -o fleet.html          a dataset: problems over versions, outliers, failures
+      mio2trace report ds/ -o fleet.html          a dataset of many runs
     """
     make(files, output, form, gpu, reading, strict=strict, quiet=quiet)
 

@@ -62,7 +62,7 @@ def layers(
     \b
     Examples:
       mio2trace layers run.log prof.json
-      mio2trace layers run.log prof.json --sort layer_index --where "kernel_ms>0.1"
+      mio2trace layers run.log prof.json --sort layer_index --where "kernel_ms>1"
       mio2trace layers run.log prof.json --each --format csv
       mio2trace layers trace.json.gz --by class
       mio2trace layers trace.json.gz --tree --where "kind=layer"
@@ -209,7 +209,7 @@ def kernels(  # noqa: PLR0913 - click gives each option by keyword
       mio2trace kernels prof.json --gemm --format json
       mio2trace kernels prof.json --by bucket
       mio2trace kernels run.log prof.json --by layer
-      mio2trace kernels run.log prof.json       also the layer and the operation of each kernel
+      mio2trace kernels run.log prof.json       also layers and operations
     """
     from mio2trace.analysis import analyse
     from mio2trace.reports import renamed, stacked
@@ -338,7 +338,7 @@ def messages(
       mio2trace messages run.log --about errors,warnings
       mio2trace messages run.log --about search --format markdown
       mio2trace messages run.log --about problems --columns problem,command
-      mio2trace messages gfx942130.HIP.fdb.txt --sort ms --columns problem,solver,ms,workspace_bytes
+      mio2trace messages gfx942130.HIP.fdb.txt --columns problem,solver,ms
     """
     from mio2trace.analysis import analyse
     from mio2trace.readers import A_LOG
@@ -544,9 +544,9 @@ def ops(  # noqa: PLR0913 - click gives each option by keyword
     Examples:
       mio2trace ops run.log
       mio2trace ops run.log --phase run --group-by problem
-      mio2trace ops run.log prof.json                        slowest operations of each layer
-      mio2trace ops run.log prof.json --group-by problem     slowest problems: calls, times, GFLOP/s
-      mio2trace ops trace.json.gz --group-by problem         the ops of a PyTorch trace
+      mio2trace ops run.log prof.json                     slowest operations
+      mio2trace ops run.log prof.json --group-by problem  slowest problems
+      mio2trace ops trace.json.gz --group-by problem      ops of a PyTorch trace
       mio2trace ops run.log --format json | jq '.[].gemm'
       mio2trace ops --coverage *.log
     """

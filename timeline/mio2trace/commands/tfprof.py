@@ -79,7 +79,7 @@ def tfprof(  # noqa: PLR0913 - click gives each option by keyword
       mio2trace tfprof profile.tfprof
       mio2trace tfprof profile.tfprof --no-header --steps 1-9 > ops.csv
       mio2trace tfprof profile.tfprof --show '.*/Conv2D' --format markdown
-      mio2trace tfprof profile.tfprof --text --steps 0 --show '.*' --order-by micros --min micros=100
+      mio2trace tfprof profile.tfprof --text --steps 0 --min micros=100
       mio2trace tfprof step_*.txt
     """
     from mio2trace.notes import Notes
