@@ -20,7 +20,9 @@ from mio2trace.conversion import convert
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers import READERS, detect, refusal, run_log
 from mio2trace.source import Source
+from tests.commands import invoked, printed
 from tests.conftest import shared_folder
+from tests.kineto_files import kineto_file
 from tests.oracle.events import unpacked
 from tests.rocm_files import samples
 from tests.xspace_read import kernels_by_hand
@@ -200,7 +202,18 @@ def test_a_trace_of_our_own_is_named(ending: str, tmp_path: Path) -> None:
     table = tmp_path / "k.csv"
     table.write_bytes(_one_table('Kind,Kernel_Name,Correlation_Id,Start_Timestamp,End_Timestamp\n"K","k",1,10,20'))
     convert(table, output=tmp_path / f"out.{ending}")
-    refused(tmp_path / f"out.{ending}", "is a trace that mio2trace wrote; expected what it was made from")
+    refused(tmp_path / f"out.{ending}", "is a trace that mio2trace wrote; expected the files that it was made from")
+
+
+@pytest.mark.parametrize("ending", ["html", "md"])
+def test_a_report_in_the_folder_of_its_run_is_no_log(ending: str, tmp_path: Path) -> None:
+    """Its driver lines would be calls of the run."""
+    kineto_file(tmp_path)
+    before = printed("ops", tmp_path)
+    assert invoked("report", tmp_path, "-o", tmp_path / f"report.{ending}").exit_code == 0
+    assert "MIOpenDriver" in (tmp_path / f"report.{ending}").read_text()
+    refused(tmp_path / f"report.{ending}", "is a report that mio2trace wrote; expected the files that it was made from")
+    assert printed("ops", tmp_path) == before
 
 
 @pytest.mark.shared

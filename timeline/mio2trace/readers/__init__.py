@@ -220,12 +220,18 @@ _TRACE = (
     "the trace of the same run: rocprofv3's database, JSON or *_kernel_trace.csv, rocprof's results.json or results.db"
 )
 _TIMES = "a run with --kernel-trace (rocprofv3) or --stats (rocprof), which records times"
-_SOURCE = "what it was made from"
+_SOURCE = "the files that it was made from (`mio2trace view`, `query` and `compare` read the trace)"
 KNOWN: tuple[Known, ...] = (
     Known(lambda head: _OWN_JSON.match(head) is not None, "a trace that mio2trace wrote", _SOURCE),
     Known(
         lambda head: b"generator" in head[:400] and b"mio2trace " in head[:400] and _is_perfetto(head),
         "a trace that mio2trace wrote", _SOURCE,
+    ),
+    # their driver lines would count as lines of a log, for example in the folder of the run
+    Known(
+        lambda head: b'<meta name="generator" content="mio2trace ' in head[:1000]
+        or (head.startswith(b"## ") and b"\n<sub>mio2trace " in head),
+        "a report that mio2trace wrote", "the files that it was made from",
     ),
     Known(lambda head: head.startswith(_JOURNAL), "a journal of an SQLite database", "the database beside it"),
     Known(
