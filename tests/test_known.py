@@ -22,7 +22,7 @@ from mio2trace.readers import READERS, detect, refusal, run_log
 from mio2trace.source import Source
 from tests.commands import invoked, printed
 from tests.conftest import shared_folder
-from tests.kineto_files import kineto_file
+from tests.kineto_files import FIRST_US, kineto_file, launched, row, rows
 from tests.oracle.events import unpacked
 from tests.rocm_files import samples
 from tests.xspace_read import kernels_by_hand
@@ -208,10 +208,12 @@ def test_a_trace_of_our_own_is_named(ending: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("ending", ["html", "md"])
 def test_a_report_in_the_folder_of_its_run_is_no_log(ending: str, tmp_path: Path) -> None:
     """Its driver lines would be calls of the run."""
-    kineto_file(tmp_path)
+    sizes = {"Input_Dims": [[64, 32], [32, 16]], "Input_type": ["float"] * 2, "Input_Strides": [[32, 1], [16, 1]]}
+    product = row("cpu_op", "aten::mm", 542, 542, FIRST_US + 400, 50, External_id=99, **sizes)
+    kineto_file(tmp_path, [*rows(), product, *launched(99, 410, 10, "Cijk_Ailk", External_id=99)])
     before = printed("ops", tmp_path)
     assert invoked("report", tmp_path, "-o", tmp_path / f"report.{ending}").exit_code == 0
-    assert "MIOpenDriver" in (tmp_path / f"report.{ending}").read_text()
+    assert "hipblaslt-bench" in (tmp_path / f"report.{ending}").read_text()
     refused(tmp_path / f"report.{ending}", "is a report that mio2trace wrote; expected the files that it was made from")
     assert printed("ops", tmp_path) == before
 

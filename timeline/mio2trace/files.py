@@ -374,7 +374,8 @@ def _inputs_among(
             if any(reader is not run_log and reader.sniff(source.head) for reader in readers):
                 found.append(str(path))
                 continue
-            if logs_too and run_log.sniff(source.head) and run_log.is_log_later(source):
+            is_text = logs_too and refusal(source.head, path.name) is None and run_log.sniff(source.head)
+            if is_text and run_log.is_log_later(source):
                 logs.append(str(path))
                 continue
         others.append(path.name)
