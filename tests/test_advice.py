@@ -240,7 +240,7 @@ SAID = [
         ("miopenX", "hiprtcCompileProgram", "built or loaded"), ("gemm", "hiprtcCompileProgram", "!kernel cache"),
         ("gemm", "hiprtcCompileProgram", "It built or loaded programs."), ("miopenX", "hipGetDevice", "!kernel cache"),
         ("miopenX", "hipGetDevice", "!built or loaded"),
-        ("miopenX", "hipGetDevice", "It is in no number per iteration: run a warm-up before you measure."))),
+        ("miopenX", "hipGetDevice", "No number per iteration includes it: run a warm-up before you measure."))),
     ("first-iteration", called_first(range(6)), "Record several iterations"),
     ("first-iteration", called_first(range(3), range(3, 6)), "Run a warm-up before you measure."),
     # the call that the host is in decides; MIOpen's cache only if it computes

@@ -380,7 +380,7 @@ def _outside(subject: Subject) -> str:
     outside_ns = whole_ns - sum(one.kernel_ns for one in told.all)
     if told.told_by != "repetition" or outside_ns <= OUTSIDE * whole_ns:  # also without any time
         return ""
-    return f", found by repetition; {100 * outside_ns / whole_ns:.1f} % of the kernel time is in none"
+    return f", found by repetition; {100 * outside_ns / whole_ns:.1f} % of the kernel time is in no iteration"
 
 
 def _step(subject: Subject) -> str:

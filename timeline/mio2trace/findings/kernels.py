@@ -476,7 +476,7 @@ SEARCHES = (
         id="find-cost",
         title="MIOpen Find took a large part of the run.",
         fires="kernels of searches are > 20 % of all kernel time and > 100 ms",
-        advice="Find runs once per shape and is in no number per iteration. MIOpen 2.0 and newer keep its results in"
+        advice="Find runs once per shape; no number per iteration includes it. MIOpen 2.0 and newer keep its results in"
         " the user find-db: keep this database between runs (MIOPEN_USER_DB_PATH). MIOpen 1 searches in each run.",
         find=_cost,
     ),

@@ -317,7 +317,7 @@ _ONE_ITERATION = "Record several iterations after a warm-up: the only one includ
 def _warm_up(subject: Subject) -> str:
     """Say how to shorten the first iteration of this run."""
     first = subject.cold[0]
-    steady = "It is in no number per iteration: run a warm-up before you measure."
+    steady = "No number per iteration includes it: run a warm-up before you measure."
     if first.searches:
         return f"MIOpen Find ran in it. {steady} Keep the user find-db between runs (MIOPEN_USER_DB_PATH)."
     if first.builds and subject.uses_miopen:
