@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mio2trace.model.profile import NOT_OPENCL, Activity, Call, OpenClLaunch, Profile, Resources
-from mio2trace.model.tables import NO, Activities, Calls, Index, by_code, distinct, present, sorted_pool
+from mio2trace.model.tables import NO, Activities, Calls, Growing, Index, by_code, distinct, present, sorted_pool
 
 numbers = st.none() | st.integers(-(1 << 62), (1 << 63) - 1)
 sizes = st.none() | st.tuples(*[st.integers(0, 1 << 31)] * 3)
@@ -120,3 +122,34 @@ def test_codes_are_told_apart_whether_they_are_counted_or_sorted(codes: list[int
     ]
     pool = sorted_pool(column)
     assert (list(pool.values), list(pool.each())) == (sorted({*codes}), codes)
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("add"), st.integers(-9, 9)),
+            st.tuples(st.just("extend"), st.integers(-9, 9) | st.lists(st.integers(-9, 9))),
+            st.tuples(st.just("shift"), st.integers(-9, 9)),
+            st.tuples(st.just("read"), st.none()),
+        )
+    )
+)
+def test_a_growing_column_is_a_list_of_numbers(steps: list[tuple[str, Any]]) -> None:
+    """However its rows come, and whenever it is read."""
+    rows = Growing(["a", "b"])
+    a, b = [], []
+    for what, value in steps:
+        if what == "add":
+            rows.add((value, 1))
+            a, b = [*a, value], [*b, 1]
+        elif what == "extend":
+            cells = value if isinstance(value, list) else 2 * [value]
+            rows.extend(len(cells), a=np.array(cells, np.int64) if isinstance(value, list) else value, b=7)
+            a, b = a + cells, b + [7] * len(cells)
+        elif what == "shift":
+            rows.shift(value, "a")
+            a = [one + value for one in a]
+        else:
+            assert rows["a"].tolist() == a
+    assert len(rows) == len(a)
+    assert (rows["a"].tolist(), rows.pop("b").tolist()) == (a, b)

@@ -295,6 +295,8 @@ class Growing:
     def __getitem__(self, name: str) -> Numbers:
         self._settle()
         parts = self._parts[name]
+        if len(parts) > 1:
+            parts[:] = [part for part in parts if len(part)]  # a column may be read before its first row
         if len(parts) > 1 and {part.strides for part in parts} == {(0,)} and len({int(part[0]) for part in parts}) == 1:
             parts[:] = [np.broadcast_to(parts[0][0], self._count)]
         elif len(parts) != 1:
