@@ -131,26 +131,30 @@ class Oracle:
 
     def slowest_operations(self) -> Rows:
         ran = by((one for one in self.steady_commands if one.operation is not None), "process", "operation")
-        groups: dict[tuple[Any, ...], list[tuple[list[Ran], list[Ran]]]] = defaultdict(list)
+        whole = by((one for one in self.commands if one.operation is not None), "process", "operation")
+        begins = {key: min(one.ts for one in own) for key, own in whole.items()}
+        groups: dict[tuple[Any, ...], list[tuple[list[Ran], list[Ran], bool]]] = defaultdict(list)
         for (process, number, name), own in by(self.operations, "process", "operation", "name").items():
             commands = ran.get((process, number), [])
             if commands and any(one.phase != "find" for one in own):
                 kernels = [one for one in commands if one.category == "kernel"]
-                groups[process, name, min(commands, key=lambda one: one.ts).layer].append((own, kernels))
+                first = min(commands, key=lambda one: one.ts)
+                groups[process, name, first.layer].append((own, kernels, first.ts == begins[process, number]))
         rows = []
         for (process, name, layer), calls in groups.items():
-            if not any(kernels for _, kernels in calls):
+            if not any(kernels for _, kernels, _ in calls):
                 continue
-            ns = sum(time(kernels) for _, kernels in calls)
-            solvers = [",".join(dict.fromkeys(one.solver for one in own if one.solver)) for own, _ in calls]
-            worked = [own for own, kernels in calls if kernels]
-            work = [max((one.flop for one in own if one.flop is not None), default=None) for own in worked]
+            ns = sum(time(kernels) for _, kernels, _ in calls)
+            solvers = [",".join(dict.fromkeys(one.solver for one in own if one.solver)) for own, *_ in calls]
+            begun = [own for own, _, begins_here in calls if begins_here]
+            works = [own for own in begun if any(one.kernels for one in own)]
+            work = [max((one.flop for one in own if one.flop is not None), default=None) for own in works]
             rows.append({
-                "process": process, "operation": name, "layer": layer, "calls": len(calls) / self.each(process),
+                "process": process, "operation": name, "layer": layer, "calls": len(begun) / self.each(process),
                 "kernel_ms": self.ms(ns, process), "percent_of_kernel_time": self.percent(ns, process),
-                "kernels": sum(len(kernels) for _, kernels in calls) / self.each(process),
+                "kernels": sum(len(kernels) for _, kernels, _ in calls) / self.each(process),
                 "solver": max(solvers) or None, "gflops": rate(work, ns),
-                "command": min((one.command for own, _ in calls for one in own if one.command), default=None),
+                "command": min((one.command for own, *_ in calls for one in own if one.command), default=None),
             })  # fmt: skip
         return rows
 

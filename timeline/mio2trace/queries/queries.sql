@@ -119,18 +119,22 @@ group by process, name order by length(process), process, sum(dur) desc, min(ts)
 -- Operations of each layer by their kernel time in a steady iteration, searches left out.
 with
   each_call as (
-    select process, operation, name, group_concat(distinct solver) as solvers, max(flop) as flop, min(command) as command
+    select process, operation, name, group_concat(distinct solver) as solvers, min(command) as command,
+      case when sum(kernels) > 0 then ifnull(max(flop), -1) else 0 end as flop  -- -1: of unknown size
     from operations where ifnull(phase, 'run') <> 'find' group by process, operation, name),
+  begun as (
+    select process, operation, min(ts) as first from commands where operation is not null group by process, operation),
   ran as (
     select process, operation, layer, sum(iif(category = 'kernel', dur, 0)) as ns, sum(category = 'kernel') as kernels,
       min(ts) as begin
     from steady_commands where operation is not null group by process, operation)
-select nullif(process, '') as process, name as operation, layer, round(1.0 * count(*) / iterations, 2) as calls,
+select nullif(process, '') as process, name as operation, layer, round(1.0 * sum(begin = first) / iterations, 2) as calls,
   round(sum(ran.ns) / 1e6 / iterations, 3) as kernel_ms, round(100.0 * sum(ran.ns) / total.ns, 1) as percent_of_kernel_time,
   round(1.0 * sum(kernels) / iterations, 1) as kernels, max(solvers) as solver,
-  case when sum(flop is null and kernels > 0) = 0
-    then round(1.0 * nullif(sum(iif(kernels > 0, flop, 0)), 0) / sum(ran.ns), 3) end as gflops, min(command) as command
-from each_call join ran using (process, operation) join steady_total as total using (process)
+  case when min(iif(begin = first, flop, 0)) >= 0
+    then round(1.0 * nullif(sum(iif(begin = first, flop, 0)), 0) / sum(ran.ns), 3) end as gflops, min(command) as command
+from each_call join ran using (process, operation) join begun using (process, operation)
+  join steady_total as total using (process)
 group by process, name, layer having sum(kernels) > 0 order by length(process), process, sum(ran.ns) desc, min(begin);
 
 -- query: helpers by cost
