@@ -15,6 +15,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
+from struct import Struct
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar, overload
 
 import msgspec
@@ -286,14 +287,17 @@ class Growing:
         self._parts: dict[str, list[Numbers]] = {name: [] for name in names}
         self._count = 0
         self._cells = array("q")
-        self.add: Callable[[tuple[int, ...]], None] = self._cells.extend
-        """Takes a row, with a number of 64 bits for each column."""
+        self._packed = Struct(f"{len(names)}q").pack
 
     def __len__(self) -> int:
         return self._count + len(self._cells) // len(self._parts)
 
+    def add(self, row: tuple[int, ...]) -> None:
+        """Add a row, with a number of 64 bits for each column."""
+        self._cells.frombytes(self._packed(*row))  # twice as fast as `array.extend`
+
     def __getitem__(self, name: str) -> Numbers:
-        self._settle()
+        self.settle()
         parts = self._parts[name]
         if len(parts) > 1:
             parts[:] = [part for part in parts if len(part)]  # a column may be read before its first row
@@ -314,7 +318,7 @@ class Growing:
         self._parts[name] = []
         return column
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Put the rows that were added one by one into the columns."""
         if self._cells:
             rows = np.array(self._cells).reshape(-1, len(self._parts)).T
@@ -329,7 +333,7 @@ class Growing:
     def extend(self, count: int, **columns: Numbers | int) -> None:
         """Add ``count`` rows; a column that is one number has it in each row. Nobody may write into the columns
         afterwards."""
-        self._settle()
+        self.settle()
         if not count:
             return
         self._count += count

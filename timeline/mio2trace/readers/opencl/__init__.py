@@ -363,6 +363,7 @@ class ProfileFolder:
         times = self._unix_ns(self._texts).reshape(-1, len(_STAMPS))
         self._stamps.extend(len(times), **dict(zip(_STAMPS, times.T, strict=True)))
         self._texts.clear()
+        self._rows.settle()
 
     def _unix_ns(self, texts: Sequence[str]) -> Numbers:
         """Return what `_host` returns for each text, as a column."""
@@ -469,7 +470,7 @@ class ProfileFolder:
         key = (call.kernel, kernel.program, gwo, gws, lws, call.name, call.queue, *kernel.arguments)
         form = self._form_of.get(key)
         if form is None:
-            offset = gwo if len(gwo) == 3 else None
+            offset = self._interned.setdefault(gwo, gwo) if len(gwo) == 3 else None
             grid, group = gws if len(gws) == 3 else None, lws if len(lws) == 3 and any(lws) else None
             handle, *arguments = (self._interned.setdefault(one, one) for one in (call.kernel, *kernel.arguments))
             form = self._form_of[handle, *key[1:7], *arguments] = len(self._forms)
