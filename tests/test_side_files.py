@@ -531,6 +531,18 @@ def test_lines_of_a_library_lie_between_those_of_a_run(tmp_path: Path) -> None:
     assert sum(map(len, run.operations_by_log)) == 2
 
 
+def test_a_log_of_miopen_and_a_library_shows_the_operations_of_both(tmp_path: Path) -> None:
+    """The products were left out without a word, and their numbers of calls were those of MIOpen's operations."""
+    conv = "MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver conv -n 2 -c 4 -H 9 -W 8 -k 6 -y 3 -x 3 -F 1\n"
+    (tmp_path / "a.log").write_text(f"{conv}{BENCH.format(5)}\n{BENCH.format(5)}\n{conv}")
+    rows = json_of("ops", tmp_path / "a.log")
+    assert [(row["operation"], row["primitive"], row.get("calls")) for row in rows] == [
+        (0, "conv", None), (1, "conv", None), (2, "gemm", 2),
+    ]  # fmt: skip
+    said = invoked("report", tmp_path / "a.log").stdout
+    assert "2 operations of 1 problem in the log; 2 calls of 1 GEMM of a BLAS library" in " ".join(said.split())
+
+
 def test_a_log_alone_is_a_table_of_operations(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text(f"{BENCH.format(5)}\n" * 4)
     (row,) = json_of("ops", tmp_path / "a.log")

@@ -48,6 +48,7 @@ from mio2trace.measures.ranking import Part as PartKey
 from mio2trace.measures.ranking import SteadyCost
 from mio2trace.measures.statistics import mean, median
 from mio2trace.measures.steady import Node, class_of, layer_tree
+from mio2trace.model.choices import GemmTable
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import Message, MiopenLog
 from mio2trace.model.tables import NEVER, NO, distinct
@@ -83,6 +84,11 @@ def of_logs(run: Run) -> list[Section]:
         parts += [count(len(operations) - len(ran), "search")] if len(ran) < len(operations) else []
         sought = "" if ran else _sought(operations)
         said.append(f"{' and '.join(parts)} in the log{sought}")
+    tables = [one for one in run.side_files if isinstance(one, GemmTable) and one.kind == "log"]
+    if said and (gemms := [gemm for table in tables for gemm in table.gemms]):
+        said.append(
+            f"{count(sum(one.count for one in gemms), 'call')} of {count(len(gemms), 'GEMM')} of a BLAS library"
+        )
     if not said and run.libraries:
         said.append("MIOpen's log (`mio2trace messages` lists what it says), no operation")
     if not (said or complaints):

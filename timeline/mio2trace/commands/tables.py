@@ -13,11 +13,11 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.outgoing import count, json_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from mio2trace.analysis import Analysis, Run
     from mio2trace.files import Input
-    from mio2trace.model.choices import SolverTable
+    from mio2trace.model.choices import GemmChoice, SolverTable
     from mio2trace.model.log import FrameworkLog
     from mio2trace.model.miopen import MiopenLog
     from mio2trace.model.profile import Profile
@@ -623,13 +623,22 @@ def _of_phase(operations: Sequence[Operation], phase: str) -> list[Operation]:
 
 
 def _operations(analysis: Analysis, phase: str, by: Sequence[str], seed_csv: bool) -> tuple[Table, list[str]]:
+    from mio2trace.model.choices import GemmTable
+    from mio2trace.ops.choices import operations_of
     from mio2trace.reports import grouped
     from mio2trace.reports import ops as report
 
     found = []
     said = []
     notes = analysis.notes
-    for name, _, operations in logged(analysis):
+    records = {one.source: one for file in analysis.inputs for one in file.records if isinstance(one, GemmTable)}
+    gemms: dict[tuple[str, int], GemmChoice] = {}
+    for name, log, operations in logged(analysis):
+        if (products := records.get(log.source)) is not None:
+            if log.counts:  # MIOpen and a BLAS library printed into one log
+                operations += operations_of(products, len(operations))
+            first = len(operations) - len(products.gemms)
+            gemms.update(((name, number), gemm) for number, gemm in enumerate(products.gemms, first))
         kept = _of_phase(operations, phase)
         runs = sum(one.phase == "run" for one in operations)
         said.append(f"{name}: {count(len(operations), 'operation')}: {runs} run, {len(operations) - runs} find")
@@ -638,7 +647,7 @@ def _operations(analysis: Analysis, phase: str, by: Sequence[str], seed_csv: boo
                 notes.add(doubt, f"{name}:{one.line}", problem=False)
         found.append((name, kept))
     if not seed_csv:
-        table = _with_counts(report.table(found), analysis, [name for name, _ in found])
+        table = _with_counts(report.table(found), gemms, [name for name, _ in found])
         return grouped(table, by) if by else table, said
     all_of_them = [one for _, operations in found for one in operations]
     table = report.seed_table(all_of_them)
@@ -648,19 +657,11 @@ def _operations(analysis: Analysis, phase: str, by: Sequence[str], seed_csv: boo
     return table, said
 
 
-def _with_counts(table: Table, analysis: Analysis, names: Sequence[str]) -> Table:
-    """Add how often the log of a BLAS library states each GEMM, and the time that TunableOp measured for it."""
+def _with_counts(table: Table, gemms: Mapping[tuple[str, int], GemmChoice], names: Sequence[str]) -> Table:
+    """Add how often the log of a BLAS library states each GEMM, and the time that TunableOp measured for it. ``gemms``:
+    by file and operation."""
     import msgspec
 
-    from mio2trace.model.choices import GemmTable
-
-    gemms = {
-        (file.name, number): gemm
-        for file in analysis.inputs
-        for record in file.records
-        if isinstance(record, GemmTable)
-        for number, gemm in enumerate(record.gemms)
-    }
     if not gemms:
         return table
     rows: list[Row] = []

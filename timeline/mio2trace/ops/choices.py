@@ -127,9 +127,10 @@ class Choices:
         return msgspec.structs.replace(operation, facts=facts)
 
 
-def operations_of(table: GemmTable) -> tuple[Operation, ...]:
-    """Return the GEMMs of a log or of TunableOp as operations: each problem once, column-major as in the library."""
-    return tuple(_operation(table.source, number, gemm) for number, gemm in enumerate(table.gemms))
+def operations_of(table: GemmTable, first: int = 0) -> tuple[Operation, ...]:
+    """Return the GEMMs of a log or of TunableOp as operations, numbered from ``first``: each problem once, column-major
+    as in the library."""
+    return tuple(_operation(table.source, number, gemm) for number, gemm in enumerate(table.gemms, first))
 
 
 def _operation(source: int, number: int, gemm: GemmChoice) -> Operation:
