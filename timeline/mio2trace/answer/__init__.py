@@ -84,13 +84,13 @@ def of_logs(run: Run) -> list[Section]:
         parts += [count(len(operations) - len(ran), "search")] if len(ran) < len(operations) else []
         sought = "" if ran else _sought(operations)
         said.append(f"{' and '.join(parts)} in the log{sought}")
+    if not said and run.libraries:
+        said.append("MIOpen's log (`mio2trace messages` lists what it says), no operation")
     tables = [one for one in run.side_files if isinstance(one, GemmTable) and one.kind == "log"]
     if said and (gemms := [gemm for table in tables for gemm in table.gemms]):
         said.append(
             f"{count(sum(one.count for one in gemms), 'call')} of {count(len(gemms), 'GEMM')} of a BLAS library"
         )
-    if not said and run.libraries:
-        said.append("MIOpen's log (`mio2trace messages` lists what it says), no operation")
     if not (said or complaints):
         return []
     lacks = "kernel in the profile" if run.profiles else "profile"
