@@ -60,6 +60,13 @@ class Command:
     """The number of its launch, whose call need not be recorded: later ones have larger numbers."""
     sized: bool = True
     """Whether the file states how many bytes a copy moves."""
+    op_start: int | None = None
+    """When the op began that the row itself names as the one that launched it."""
+
+    @property
+    def begun(self) -> int | None:
+        """When the host was at it."""
+        return self.op_start if self.call is None else self.call.start
 
     @property
     def family(self) -> str:

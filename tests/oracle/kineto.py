@@ -43,6 +43,11 @@ def recorded(text: Any) -> Recording:
             made.marks.append(Mark(int(row["pid"]), int(row["tid"]), row["name"], *times(row)))
         if row["cat"] in ("cpu_op", "user_annotation") and "External id" in row.get("args", {}):
             made.numbers.setdefault(int(row["pid"]), set()).add(int(row["args"]["External id"]))
+    ops = {
+        (int(row["pid"]), int(row["args"]["External id"])): times(row)[0]
+        for row in rows
+        if row["cat"] == "cpu_op" and "External id" in row.get("args", {})
+    }
     activities = [(row, times(row)) for row in rows if row["cat"] in DEVICE]
     launched = [(row, span, _call_of(row, span[0], by_correlation)) for row, span in activities]
     owners: dict[int, Counter[int]] = defaultdict(Counter)
@@ -55,11 +60,14 @@ def recorded(text: Any) -> Recording:
         owner = owners[_device(row)].most_common(1)
         process = call.process if call is not None else owner[0][0] if owner else alone
         stream = int(row.get("args", {}).get("stream", row["tid"]))
+        args = row.get("args", {})
+        op = args.get("External id") if "correlation" in args else None
         made.commands.append(
             Command(
-                process, _device(row), stream, DEVICE[row["cat"]], row["name"], *span, call, launch=_correlation(row)
+                process, _device(row), stream, DEVICE[row["cat"]], row["name"], *span, call, launch=_correlation(row),
+                op_start=None if op is None or op == args["correlation"] else ops.get((process, int(op))),
             )
-        )
+        )  # fmt: skip
     return made
 
 

@@ -85,9 +85,10 @@ BETWEEN = -1
 def membership(commands: Sequence[Command], steps: Sequence[Mark], early: set[int]) -> list[int | None]:
     """Step of each command; ``BETWEEN`` for what was launched in none, None where it is not known or was early."""
     own: list[int | None] = []
-    for command in commands:
-        at = None if command.call is None else _within(steps, command.call.start)
-        own.append(None if command.call is None else BETWEEN if at is None else at)
+    for number, command in enumerate(commands):
+        begun = None if number in early else command.begun
+        at = None if begun is None else _within(steps, begun)
+        own.append(None if begun is None else BETWEEN if at is None else at)
     streams: dict[int, list[int]] = defaultdict(list)
     for at, command in enumerate(commands):
         streams[command.stream].append(at)
