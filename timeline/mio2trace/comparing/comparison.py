@@ -851,7 +851,7 @@ def tally(comparison: Comparison) -> Iterator[str]:
     yield f"{count(len(judged), 'part')}: {slower} slower, {faster} faster, {len(maybe)} not decided{needed}"
     if len(rows) > len(judged):
         yield f"{len(rows) - len(judged)} only on one side, or of another size"
-    yield f"{same} unchanged (--all)"
+    yield f"{same} unchanged"
     if comparison.uncompared is not None:
         largest, together = comparison.uncompared
         yield (f"a base keeps no parts below {percent(largest)} of the iteration, only their sum, {percent(together)}")

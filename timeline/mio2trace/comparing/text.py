@@ -59,7 +59,8 @@ def block(comparison: Comparison, *, everything: bool = False) -> list[str]:
     verdict, *below = headlines(comparison)
     head = [*wrapped("", verdict), *(line for text in below for line in wrapped("", f"  {text}"))]
     head += _sides(comparison)
-    foot = [*wrapped("", "; ".join(tally(comparison)), most=3)]
+    hint = "" if everything else " (--all)"
+    foot = [*wrapped("", "; ".join(tally(comparison)) + hint, most=3)]
     before = _rows("step", [row for row in _steps(comparison, everything) if row is not comparison.step])
     layers = [row for row in comparison.rows if row.kind == "layer"]
     if not everything:
