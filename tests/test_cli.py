@@ -179,6 +179,7 @@ def test_a_command_without_its_files_prints_its_help(command: str) -> None:
         (("run.log", "-o", "out.json", "--host-calls", "some"), "'some' is not one of"),
         (("run.log", "-o", "out.json", "--repetition", "-1"), "-1 is not in the range"),
         (("run.log", "-o", "out.json", "--frobnicate"), "No such option"),
+        (("run.log", "--format", "json"), "no option --format here: `mio2trace report` has it for the answer"),
         (("report", "run.log", "-o", "a.html", "--output=b.md"), "-o is given 2 times: report writes one output"),
         (("ops", "run.log", "-oa.csv", "-o", "b.csv"), "-o is given 2 times: ops writes one output"),
         (("record", "-o", "a.zip", "-o", "b.zip", "--", "true", "-o", "c"), "-o is given 2 times: record writes one"),

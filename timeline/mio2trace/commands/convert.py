@@ -51,7 +51,18 @@ FOLD_WORDS = ("find", "set-up", "warm-up")
 KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "devices")
 
 
-@click.command(cls=Command, no_args_is_help=True)
+class _Convert(Command):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if error.option_name == "--format":
+                where = "`mio2trace report` has it for the answer, and the suffix of -o chooses that of the trace"
+                raise click.UsageError(f"no option --format here: {where}", ctx) from None
+            raise
+
+
+@click.command(cls=_Convert, no_args_is_help=True)
 @files_argument
 @click.option(
     "-o",
