@@ -137,7 +137,8 @@ def test_codes_are_told_apart_whether_they_are_counted_or_sorted(codes: list[int
 def test_a_growing_column_is_a_list_of_numbers(steps: list[tuple[str, Any]]) -> None:
     """However its rows come, and whenever it is read."""
     rows = Growing(["a", "b"])
-    a, b = [], []
+    a: list[int] = []
+    b: list[int] = []
     for what, value in steps:
         if what == "add":
             rows.add((value, 1))
