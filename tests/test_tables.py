@@ -154,3 +154,10 @@ def test_a_growing_column_is_a_list_of_numbers(steps: list[tuple[str, Any]]) -> 
             assert rows["a"].tolist() == a
     assert len(rows) == len(a)
     assert (rows["a"].tolist(), rows.pop("b").tolist()) == (a, b)
+
+
+def test_a_column_of_one_number_is_kept_as_one_number() -> None:
+    same = Growing(("number", "line"))
+    for number in (4, 5):
+        same.extend(2, number=np.array([number, number]), line=7)
+    assert ([*same["line"]], same["line"].strides) == ([7] * 4, (0,))

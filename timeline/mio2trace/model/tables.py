@@ -300,12 +300,9 @@ class Growing:
         self.settle()
         parts = self._parts[name]
         if len(parts) > 1:
-            parts[:] = [part for part in parts if len(part)]  # a column may be read before its first row
-        if len(parts) > 1 and {part.strides for part in parts} == {(0,)} and len({int(part[0]) for part in parts}) == 1:
-            parts[:] = [np.broadcast_to(parts[0][0], self._count)]
-        elif len(parts) != 1:
-            parts[:] = [np.concatenate(parts) if parts else np.empty(0, np.int64)]
-        return parts[0]
+            is_one = not any(part.strides[0] for part in parts) and len({int(part[0]) for part in parts}) == 1
+            parts[:] = [np.broadcast_to(parts[0][0], sum(map(len, parts))) if is_one else np.concatenate(parts)]
+        return parts[0] if parts else np.empty(0, np.int64)
 
     @property
     def last(self) -> tuple[int, ...]:
@@ -327,7 +324,7 @@ class Growing:
 
     def shift(self, by: int, *names: str) -> None:
         """Add a number to all cells of some columns."""
-        for name in names:
+        for name in names if len(self) else ():
             self._parts[name] = [self[name] + by]
 
     def extend(self, count: int, **columns: Numbers | int) -> None:
