@@ -297,7 +297,7 @@ class Growing:
         self._cells.frombytes(self._packed(*row))  # twice as fast as `array.extend`
 
     def __getitem__(self, name: str) -> Numbers:
-        self.settle()
+        self._settle()
         parts = self._parts[name]
         if len(parts) > 1:
             is_one = not any(part.strides[0] for part in parts) and len({int(part[0]) for part in parts}) == 1
@@ -315,7 +315,7 @@ class Growing:
         self._parts[name] = []
         return column
 
-    def settle(self) -> None:
+    def _settle(self) -> None:
         """Put the rows that were added one by one into the columns."""
         if self._cells:
             rows = np.array(self._cells).reshape(-1, len(self._parts)).T
@@ -330,7 +330,7 @@ class Growing:
     def extend(self, count: int, **columns: Numbers | int) -> None:
         """Add ``count`` rows; a column that is one number has it in each row. Nobody may write into the columns
         afterwards."""
-        self.settle()
+        self._settle()
         if not count:
             return
         self._count += count

@@ -363,7 +363,6 @@ class ProfileFolder:
         times = self._unix_ns(self._texts).reshape(-1, len(_STAMPS))
         self._stamps.extend(len(times), **dict(zip(_STAMPS, times.T, strict=True)))
         self._texts.clear()
-        self._rows.settle()
 
     def _unix_ns(self, texts: Sequence[str]) -> Numbers:
         """Return what `_host` returns for each text, as a column."""
