@@ -106,7 +106,7 @@ def cli() -> None:
       mio2trace run.log run_results.db -o out.pftrace  also with MIOpen's log
       mio2trace messages run.log                       a log alone: its errors
       mio2trace compare before/ after/                 what became slower
-      mio2trace record -o run.zip -- python train.py   record a profile and a log
+      mio2trace record -o run.zip -- python train.py   record a run
 
     "mio2trace FILE..." is short for "mio2trace convert FILE...". "mio2trace COMMAND --help" explains a command.
     """
