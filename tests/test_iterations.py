@@ -89,7 +89,8 @@ STEADY = [
      "repetition 1, of 2 recorded; the end of 2 is not known; only the length of 1 is known and may be cold"),
     # a search lies in the repetition that it interrupts, and makes the first of them cold
     (in_no_pass(measures({1: [A, Ran("try", 90 * MS, 1), B, A, B, A, B]}, TRIED)), (2,), (1,), (), 7,
-     "repetition 2, of 3 recorded; 1 is cold: searches ran in it; the end of 3 is not known"),
+     "repetition 2, of 3 recorded; 1 is cold: searches ran in it; the end of 3 is not known; not sure: the log executes"
+     " no call that often"),
     (in_no_pass(measures({1: [C, C, C, Ran("long", 900 * MS)]})), (1,), (), (), 903, ENDLESS),
     (in_no_pass(measures({1: [A, B, C]})), (1,), (), (), 8, ENDLESS),
 ]  # fmt: skip

@@ -220,7 +220,7 @@ def test_no_marks_at_all_is_no_problem(iterations: int) -> None:
     notes = Notes()
     found = align(run.profile, [run.log], notes, without=MARKS_ONLY)
     assert set(found.links.layer_by) == {""}
-    assert all("nothing relates to the profile" in note.kind for note in notes.problems)
+    assert all("cannot be related to the profile" in note.kind for note in notes.problems)
 
 
 @pytest.mark.shared
