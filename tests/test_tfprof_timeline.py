@@ -303,6 +303,14 @@ def test_kernels_and_copies_are_their_nodes_layers_in_their_steps_iteration() ->
     assert levels == ["iteration 2 · forward", "conv0", "iteration 2"]
 
 
+def test_kernels_in_no_layer_are_in_the_iteration_of_their_step_also_with_an_op_of_the_host() -> None:
+    """The profile counts steps from 0, and marks them on the host; all kernels have the number of the iteration."""
+    names = ("v/tower_0/cg/conv0/conv2d/Conv2D", "y")
+    made = [node(name, (at, 1, GPU), (at + 2, 1, KERNELS), step=7) for at, name in enumerate(names)]
+    _, events, _ = picture(profile_of(*made, steps=(7,)))
+    assert [arguments(event)["iteration"] for event in events if event.category == "kernel"] == [8, 8]
+
+
 def test_what_runs_between_kernels_of_one_pass_is_in_it() -> None:
     """What runs between two passes, or in another step, is of its step's iteration alone."""
     conv, back = CONVS

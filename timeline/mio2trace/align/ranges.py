@@ -417,9 +417,10 @@ def _counts(ranges: Iterable[Range]) -> list[int]:
 def place_marked_steps(attribution: Attribution) -> None:
     """Set passes: ``before`` the recording, the launch's step, set-up before the first step, else ``between``.
 
-    A command without a recorded launch is of the step of its op, if the profile states that."""
+    A command without a recorded launch is of the step of its op, if the profile states the op, but not the step
+    itself."""
     links, steps, ranges = attribution.links, attribution.steps, attribution.profile.ranges
-    commands = attribution.profile.commands
+    commands, framework = attribution.profile.commands, attribution.profile.framework
     early = before_recording(commands)
     if len(early):
         links.give_pass(early, links.pass_id("before"))
@@ -427,7 +428,7 @@ def place_marked_steps(attribution: Attribution) -> None:
         return
     begun = commands.host_start_ns
     stated = np.setdiff1d(np.flatnonzero((begun == NO) & (commands.range >= 0)), early)
-    if len(stated):
+    if len(stated) and not framework.nodes:
         begun = begun.copy()
         begun[stated] = [ranges[place].start_ns for place in commands.range[stated].tolist()]
     rows = np.flatnonzero(begun != NO)
