@@ -184,6 +184,14 @@ def test_a_profilers_step_is_stronger_than_counted_ranges(tmp_path: Path) -> Non
     assert [step.number for step in alignment.steps] == [3, 4]
 
 
+def test_parts_with_the_text_of_their_step_and_a_number_leave_the_steps(tmp_path: Path) -> None:
+    """A step may count its parts, anew or on and on."""
+    for number in (0, 1):
+        parts = [made for at in range(3) for made in annotated(f"train_step_{number * at}", 1000 * at + 5, 100)]
+        steps = kineto_alignment(tmp_path, counted(["train_step"] * 3, also=parts)).steps
+        assert [step.end_ns - step.start_ns for step in steps] == [900_000] * 3
+
+
 def test_a_part_that_the_model_runs_again_and_again_begins_no_step(tmp_path: Path) -> None:
     """Pieces of a compiled model have one name. The recording begins within a call of the model; its first whole call
     has no end."""

@@ -230,7 +230,7 @@ def marked_steps(profile: Profile) -> tuple[MarkedStep, ...]:
             engine[mark[0]].append(made)
         elif text and _CAPTURE.fullmatch(text) is None:
             counted = _COUNTED.fullmatch(text)
-            others[text if counted is None else counted[1]].append(made)
+            others[text if counted is None else f"{counted[1]} #"].append(made)
     for families in (engine, numbered):
         if families:  # of families within each other the outermost takes most time
             longest = max(families.values(), key=lambda ranges: sum(made.end_ns - made.start_ns for made in ranges))
