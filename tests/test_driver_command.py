@@ -349,6 +349,30 @@ def test_a_command_that_was_counted_is_that_many(line: str, times: int) -> None:
     ]
 
 
+@pytest.mark.parametrize("thread", ["", "1234 ", "host 1234 "])
+@pytest.mark.parametrize("time", ["", " 12.345"])
+def test_lines_of_one_count_are_each_that_many(thread: str, time: str) -> None:
+    """The prefix of the last line is tried first: it had the number."""
+    line = f"      5 {thread}MIOpen(HIP){time}: Command [A] ./bin/MIOpenDriver {COMMAND}"
+    assert commands(line, line, f"{line} -t 1") == [COMMAND] * 10 + [f"{COMMAND} -t 1"] * 5
+
+
+@pytest.mark.parametrize("before", ["    12345 ", "\t12345 ", "    host 12345 ", "  4 1234567 "])
+def test_the_thread_of_an_indented_log_is_no_count(before: str) -> None:
+    line = f"{before}MIOpen(HIP): Command [A] ./bin/MIOpenDriver {COMMAND}"
+    assert commands(line, line) == [COMMAND] * 2
+
+
+def test_a_counted_command_that_the_driver_repeats_is_one() -> None:
+    assert commands(f"     12 ./bin/MIOpenDriver {COMMAND}", f"     12 MIOpenDriver {COMMAND}") == [COMMAND] * 12
+
+
+def test_counts_fill_no_memory() -> None:
+    line = "  99999 MIOpen(HIP): Command [A] ./bin/MIOpenDriver"
+    log = decoded([f"{line} conv -n {number}\n".encode() for number in range(20)])
+    assert len(log.records) == (1 << 19) + 20
+
+
 def test_a_long_line_takes_no_long_time() -> None:
     """Without a bound, each place of a run of marks would be a new begin of the search."""
     for noise in (" ", "'", "$ ", " - ", "A=1 "):

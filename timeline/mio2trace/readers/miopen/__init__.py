@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, chain, compress, pairwise, repeat
+from itertools import accumulate, chain, compress, pairwise, repeat, takewhile
 from operator import add
 
 import msgspec
@@ -44,6 +44,7 @@ from mio2trace.readers.miopen.lines import (
     BARE_COMMAND,
     CLOSE,
     COMMAND,
+    COUNTED,
     DRIVER_OUTPUT,
     KEPT_KINDS,
     LEVEL,
@@ -68,7 +69,8 @@ _ALL_ZERO = bytes(b"0"[0] if byte in b"123456789" else byte for byte in range(25
 """The meaning of a text does not depend on its digits."""
 
 _ECHO = len(b"MIOpenDriver: ")
-_MOST_TIMES = 1 << 17
+_MOST_TIMES = 1 << 19
+"""The most commands of a log that stand in no line of their own, but are counted by `uniq -c`."""
 _LONGEST_HEAD = 1024
 """Bytes after a prefix that show whether it is one: a line may contain its word thousands of times."""
 
@@ -97,6 +99,7 @@ class MiopenDecoder:
         self._awaited: dict[str, list[int]] = {}
         self._replaced: set[int] = set()
         self._times = 1  # how often the line occurred, from `uniq -c`
+        self._room = _MOST_TIMES
 
     def feed(self, number: int, line: bytes) -> bool:
         """Read line ``number`` (from 1); return False if it is no part of a MIOpen record."""
@@ -221,6 +224,9 @@ class MiopenDecoder:
         ]
         if not found:
             return self._without_prefix(number, text, raw)
+        counted = COUNTED.match(text)
+        if counted is not None and PREFIX.match(text, counted.end()):
+            return self._counted_line(number, text[counted.end() :], int(counted["times"]))
         before = text[: found[0].start()]
         if before.strip() and (
             self._entries.wrapped or (self._entries.current is not None and self._entries.current.bare is not False)
@@ -229,8 +235,6 @@ class MiopenDecoder:
         ends = [match.start() for match in found[1:]] + [len(text)]
         for match, end in zip(found, ends, strict=True):
             thread = int(match["tid"]) if match["tid"] else None
-            if thread is not None and match.start() and text[: match.start()].isspace():
-                self._times, thread = thread, None
             self._out.stamp = stamp_of(match["date"])
             if match["elapsed"]:
                 self._out.elapsed = (self._out.elapsed or 0) + nanoseconds(match["elapsed"])
@@ -251,6 +255,13 @@ class MiopenDecoder:
             self._body(number, text[match.end() : end], raw)
             self._times = 1
         return True
+
+    def _counted_line(self, number: int, text: bytes, times: int) -> bool:
+        """Read a line without the number that `uniq -c` put before it."""
+        self._times = max(1, times)
+        taken = self._pieces(number, text, b"")
+        self._times = 1
+        return taken
 
     def _is_body(self, text: bytes) -> bool:
         """Return whether this can follow a prefix; needed if the prefix is only the word."""
@@ -310,16 +321,21 @@ class MiopenDecoder:
         found = BARE_COMMAND.match(text)
         if found:
             command, before = _command_in(found["text"]), self.wrapped.ends_before(number)
-            self._times = int(found["times"] or 1)
-            if found["path"] is not None or found.start("text") > _ECHO:
+            self._times = max(1, int(found["times"] or 1))
+            begin = 0 if found["times"] is None else found.end("times") + 1
+            if found["path"] is not None or found.start("text") > begin + _ECHO:
                 self._typed.append(len(self._out.records))
             elif (place := self._typed_before(command)) is not None:
                 typed = self._out.records[place]
                 self._counted(number, text, "driver command repeated on standard output")
-                if typed is before and typed.text.split() == command.split():
+                if typed is before and self._times == 1 and typed.text.split() == command.split():
                     return True
-                self._replaced.add(place)  # what the driver prints for it comes here
-                self._out.counts[command_kind(command)] -= 1
+                its = takewhile(
+                    lambda at: self._out.records[at].line == typed.line, range(place, len(self._out.records))
+                )
+                replaced = [*its]  # what the driver prints for it comes here
+                self._replaced.update(replaced)
+                self._out.counts[command_kind(command)] -= len(replaced)
             self._command(number, "", command, None)
             self._times = 1
             return True
@@ -386,9 +402,12 @@ class MiopenDecoder:
         """Read a command. ``raw``: the line, if it holds nothing else."""
         if self._times > 1:
             self._notes.remark("command counted by uniq -c: taken that often", f"line {number}: {self._times}")
-        if self._times > _MOST_TIMES:
-            self._notes.add(f"count of a command above {_MOST_TIMES}: taken as that", f"line {number}: {self._times}")
-        for _ in range(min(self._times, _MOST_TIMES)):
+        more = min(self._times - 1, self._room)
+        self._room -= more
+        if more + 1 < self._times:
+            what = f"commands counted by uniq -c: left out above {_MOST_TIMES} in all"
+            self._notes.add(what, f"line {number}: {self._times}", self._times - 1 - more)
+        for _ in range(1 + more):
             self._out.add_command(number, tag, text, thread)
         if raw:
             made = Command(self._out.source, 0, tag, text, thread)
