@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
+from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain, compress, pairwise, repeat, takewhile
 from operator import add
@@ -96,7 +97,7 @@ class MiopenDecoder:
         # The places of the commands that a person gave, because the driver repeats them: the last ones, those by text,
         # and those that a later repetition replaces.
         self._typed: list[int] = []
-        self._awaited: dict[str, list[int]] = {}
+        self._awaited: defaultdict[str, deque[int]] = defaultdict(deque)
         self._replaced: set[int] = set()
         self._times = 1  # how often the line occurred, from `uniq -c`
         self._room = _MOST_TIMES
@@ -191,9 +192,8 @@ class MiopenDecoder:
         """Return the log. Open entries are kept, marked incomplete. ``foreign``: lines that no decoder knew."""
         self._entries.finish()
         self._replay.settle()
-        for place in sorted(self._replaced, reverse=True):
-            del self._out.records[place]
-        counts, records = self._out.counts, tuple(self._out.records)
+        counts = self._out.counts
+        records = tuple(record for place, record in enumerate(self._out.records) if place not in self._replaced)
         if stray := counts.get("stray", 0):
             self._notes.remark("line with MIOpen's prefix of an unknown form", count=stray)
         if other := counts.get("level other", 0):
@@ -355,10 +355,10 @@ class MiopenDecoder:
         for place in self._typed:
             typed = records[place]
             if isinstance(typed, Command):
-                self._awaited.setdefault(" ".join(typed.text.split()), []).append(place)
+                self._awaited[" ".join(typed.text.split())].append(place)
         self._typed.clear()
         places = self._awaited.get(" ".join(words))
-        return places.pop(0) if places else None
+        return places.popleft() if places else None
 
     def _printed(self, number: int, text: bytes) -> bool:
         if text.startswith(PERFORMANCE):
