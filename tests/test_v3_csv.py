@@ -172,6 +172,7 @@ AGENTS = '"Node_Id","Logical_Node_Id","Agent_Type","Name","Product_Name"\n0,0,"C
         ('7,1,"GPU","gfx942","MI300X"\n8,2,"GPU","gfx942","MI300X"\n', "MI300X"),
         ("", "Agent 4"),
         ('\0,"', "Agent 4"),
+        ('4,4,"GPU","gfx942"\n', "gfx942"),  # a cell is missing
     ],
 )
 def test_the_table_of_processors_names_the_device(rows: str, name: str, tmp_path: Path) -> None:
@@ -184,6 +185,13 @@ def test_the_table_of_processors_names_the_device(rows: str, name: str, tmp_path
     assert machine(profile, []) == ("" if name.startswith("Agent") else name)
     for paths in ([trace, agents], [agents, trace], [tmp_path]):
         assert not list(convert(*paths).notes)
+
+
+@pytest.mark.parametrize("text", ["a\rb", "x" * 200_000, '"' + "y\n" * 100_000])
+def test_a_damaged_table_of_processors_ends_nothing(text: str, tmp_path: Path) -> None:
+    (tmp_path / "7_agent_info.csv").write_bytes(f'{AGENTS}4,4,"GPU",{text}\n'.encode())
+    trace = written(tmp_path, "7_kernel_trace.csv", KERNEL + '"KERNEL_DISPATCH","Agent 4",1,"k",1,100,110\n')
+    assert [device.name for device in of(trace).devices] == ["Agent 4"]
 
 
 @pytest.mark.shared

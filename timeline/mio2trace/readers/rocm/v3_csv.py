@@ -113,8 +113,12 @@ def _gpus(source: Source) -> Mapping[str, str]:
     lines = (line.decode(errors="replace").replace("\0", "") for line in islice(part.lines(), _MOST_AGENTS))
     named: dict[str, str] = {}
     is_told = True
-    for row in csv.DictReader(lines):
-        cells = {str(key).lower(): str(value) for key, value in row.items()}
+    try:
+        rows = [*csv.DictReader(lines, strict=True)]
+    except csv.Error:
+        return {}  # devices keep their numbers
+    for row in rows:
+        cells = {str(key).lower(): str(value or "") for key, value in row.items()}
         if cells.get("agent_type") == "GPU":
             number = cells.get("node_id", "")
             named[number] = cells.get("product_name") or cells.get("name", "")
