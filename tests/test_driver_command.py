@@ -353,8 +353,11 @@ def test_a_command_that_was_counted_is_that_many(line: str, times: int) -> None:
 @pytest.mark.parametrize("time", ["", " 12.345"])
 def test_lines_of_one_count_are_each_that_many(thread: str, time: str) -> None:
     """The prefix of the last line is tried first: it had the number."""
-    line = f"      5 {thread}MIOpen(HIP){time}: Command [A] ./bin/MIOpenDriver {COMMAND}"
-    assert commands(line, line, f"{line} -t 1") == [COMMAND] * 10 + [f"{COMMAND} -t 1"] * 5
+    line = f"     15 {thread}MIOpen(HIP){time}: Command [A] ./bin/MIOpenDriver {COMMAND}"
+    log = decoded([f"{line}\n{line}\n{line} -t 1\n".encode()])
+    of = 1234 if thread else None
+    found = [(one.text, one.thread) for one in log.records if isinstance(one, Command)]
+    assert found == [(COMMAND, of)] * 30 + [(f"{COMMAND} -t 1", of)] * 15
 
 
 @pytest.mark.parametrize("before", ["    12345 ", "\t12345 ", "    host 12345 ", "  4 1234567 "])
