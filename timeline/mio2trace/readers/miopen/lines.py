@@ -35,7 +35,7 @@ BARE_COMMAND = late(  # behind a prompt, another program's level, marks of Markd
     rb"(?P<path>\S*/)?MIOpenDriver(?:\.exe)?:? +(?P<text>[A-Za-z]\w*+(?!.* --help)(?: .*)?)$",
     re.DOTALL,
 )
-COUNTED = late(rb"(?=[ ]++(?P<times>\d++) )(?:[ \d]{4}|[ \d]{7})(?<=\d) (?=\S)")
+COUNTED = late(rb"(?=[ ]{1,6}(?P<times>\d{1,6}) )(?:[ \d]{4}|[ \d]{7})(?<=\d) (?=\S)")
 """A number as wide as `uniq -c` prints it: the number of a thread in an indented log has another width."""
 AFTER_COMMAND = late(rb"(?<!\s)\s++(?:[0-9&]?>|[|;#&])")
 """The begin of what a shell adds behind a command: a redirection, a pipe, a comment."""
