@@ -191,7 +191,11 @@ def test_the_table_of_processors_names_the_device(rows: str, name: str, tmp_path
 def test_a_damaged_table_of_processors_ends_nothing(text: str, tmp_path: Path) -> None:
     (tmp_path / "7_agent_info.csv").write_bytes(f'{AGENTS}4,4,"GPU",{text}\n'.encode())
     trace = written(tmp_path, "7_kernel_trace.csv", KERNEL + '"KERNEL_DISPATCH","Agent 4",1,"k",1,100,110\n')
-    assert [device.name for device in of(trace).devices] == ["Agent 4"]
+    before = csv.field_size_limit(128 << 10)  # that of Python, which other tests raise
+    try:
+        assert [device.name for device in of(trace).devices] == ["Agent 4"]
+    finally:
+        csv.field_size_limit(before)
 
 
 @pytest.mark.shared
