@@ -7,9 +7,9 @@ Prints one JSON line for each number of runs per side.
 Runs are made from a real run (traces/alexnet-b1-miopen29) with the scatter that was measured on real GPUs: 2.5 %
 between runs, 3 % within a run. ``false_alarms`` is the number of comparisons of unchanged sides in which a rule calls a
 part, or the iteration, slower. Then the largest problem is made slower by ``--change``. ``found`` is the number of
-comparisons that call it slower, ``more`` the number that call any other part slower. The rules are ours (``verdict``),
-its gates, and two common rules: any part of 1 % of the iteration that is slower by 5 or 10 %, and Mann-Whitney's test
-at 0.05 over all iterations together.
+comparisons that call it slower, ``more`` the number that call any other part slower. The rules are ours (``verdict``)
+and its gates. Two common rules are beside them: any part of 1 % of the iteration that is slower by 5 or 10 %, and
+Mann-Whitney's test at 0.05 over all iterations together.
 
 ``--records``: CK records of real GPUs with three repetitions each, and no change between these. With 1 run per side
 every ordered pair is compared; with more runs ``--seeds`` pairs of sides are drawn from the three.

@@ -6,9 +6,9 @@ A dataset of many runs is made from a real run of MIOpen (a HIP run with its log
 kernels are repeated with random changes of times and waits, and half of the runs have a second version. Prints one JSON
 line:
 
-* ``bytes_a_kernel``: of the table kernels (limit 16), and ``whole_bytes_a_kernel`` of all tables together;
-* ``write_us_a_kernel``: rows to Parquet; ``rows_us_a_kernel``: an analysed run to rows;
-* ``scan_seconds``: a plain scan, the kernels' times summed by nothing but reading them;
+* ``bytes_a_kernel``: bytes of the table kernels (limit 16). ``whole_bytes_a_kernel``: bytes of all tables.
+* ``write_us_a_kernel``: rows to Parquet; ``rows_us_a_kernel``: an analysed run to rows.
+* ``scan_seconds``: a plain scan, the kernels' times summed by nothing but reading them.
 * ``questions``: of each stored question the seconds (limit 2) and their ratio to the scan; the same of the whole page.
 
 Nothing here is asserted in a test.

@@ -7,9 +7,9 @@
 The kinds of input:
 
 * our own formats: traces with changed bytes, traces with a forged checksum, bases of comparisons, snapshots, tables and
-  journals of datasets, bundles, tar archives;
-* databases with logs and journals beside them, XSpaces, databases of MIOpen;
-* folders whose names are patterns or options;
+  journals of datasets, bundles, tar archives.
+* databases with logs and journals beside them, XSpaces, databases of MIOpen.
+* folders whose names are patterns or options.
 * kernel times, compared with an independent sum.
 
 ``--traces``: the number of traces in which one to three bytes are changed, in all forms. ``--cuts``: the number of

@@ -6,13 +6,13 @@ A real run of MIOpen with its log is made longer. Its last iteration is repeated
 the log's stamps. Buffers that the program does not write itself get new handles in each repetition, in profile and log.
 Programs are built once. Prints one JSON line:
 
-* ``seconds``, ``cpu_seconds`` and ``peak_bytes`` of the conversion of each size, with the log and without it;
-* ``exponent`` of the CPU time over the kernels, from a tenth to all (limit 1.1);
-* ``log_ratio``: CPU time with the log over that of the same conversion without it (limit 3);
-* ``peak_bytes`` of the conversion of all (limit 3 GB);
-* of a tenth also how many kernels are in their true call and layer (``truth.json`` grows with the run);
+* ``seconds``, ``cpu_seconds`` and ``peak_bytes`` of the conversion of each size, with the log and without it.
+* ``exponent`` of the CPU time over the kernels, from a tenth to all (limit 1.1).
+* ``log_ratio``: CPU time with the log over that of the same conversion without it (limit 3).
+* ``peak_bytes`` of the conversion of all (limit 3 GB).
+* of a tenth also how many kernels are in their true call and layer (``truth.json`` grows with the run).
 * ``unlike_ratio``, of a tenth: CPU time if the profile lost another kernel in each repetition, so that hardly two are
-  equal, over the CPU time if all are equal (limit 3);
+  equal, over the CPU time if all are equal (limit 3).
 * ``summary_ratio``, of all: CPU time of the usual command over that with ``--quiet``, which is the cost of the printed
   lines. The larger ratio of with and without the log counts (limit 1.1).
 

@@ -6,8 +6,8 @@ A database is made up in the tables of ``--schema`` (a real database, whose rows
 threads and streams, kernels with their launches, a ROCTx range around each ten kernels, a step around each thousand.
 
 * ``time_ratio``: ``mio2trace run.db -o out.pftrace`` from start to exit, over the time that fetching the same rows
-  takes with ``sqlite3`` alone (limit 12);
-* ``peak_bytes``: the program's peak resident memory (limit 1.5 GB at a million kernels);
+  takes with ``sqlite3`` alone (limit 12).
+* ``peak_bytes``: the program's peak resident memory (limit 1.5 GB at a million kernels).
 * ``--linear``: also a quarter of them and five times as many; ``exponent`` is that of the time by their number.
 
 Each is a process of its own, the best of all repetitions counts. ``cpu_ratio``: of processor time, all processes

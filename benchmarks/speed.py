@@ -3,8 +3,8 @@
     python benchmarks/speed.py [--size 500MB] [--repeat 3] [--linearity]
 
 * ``time_ratio``: ``mio2trace run.log prof.json -o out.json`` from start to exit, over the time that ``orjson.loads``
-  alone takes for the same profile (limit 0.6);
-* ``memory_ratio``: the program's peak resident memory over the size of the profile (limit 1.5);
+  alone takes for the same profile (limit 0.6).
+* ``memory_ratio``: the program's peak resident memory over the size of the profile (limit 1.5).
 * ``help_ratio``: ``mio2trace --help`` over the ``--help`` of a script with one click command (limit 1.3).
 
 Each measurement is a process of its own, and the best repetition counts. Both sides are measured in turn, so that a
