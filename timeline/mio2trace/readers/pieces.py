@@ -80,9 +80,10 @@ _OPENING = late(rb'"traceEvents"\s*:\s*\[')
 _ALONE = late(rb"\s*\[")
 _SPACE = late(r"[\s,]*")
 _LONE_SURROGATE = late("[\ud800-\udfff]")
-_NO_NUMBER = late(rb'(?<!\\)("\s*:\s*)-?(?:inf|nan|NaN|Infinity)(?=\s*[,}])')
+_NO_VALUE = late(rb'(?<!\\)(?<!"name)(?<!"cat)(?<!"ph)("\s*:\s*)(?:-?(?:inf|nan|NaN|Infinity)\s*)?(?=[,}])')
 """A value as C++ prints it, which JSON does not have: ``"blocks per SM": inf`` (of a device without properties),
-``"memory bandwidth (GB/s)": inf`` (a copy of no duration)."""
+``"memory bandwidth (GB/s)": inf`` (a copy of no duration), ``"Process Group Description": ,`` (an empty
+text without quotes). A row without a name or kind stays unreadable."""
 _MOST_FAILED = 16
 """Events of a piece that may be searched up to its end. Later events end at the latest where another may begin: a text
 without an end would be read again for every event after it."""
@@ -229,7 +230,7 @@ class EventArray:
 
     def _events(self, text: bytes, is_last: bool) -> Sequence[Event]:
         if is_last:
-            return self._one_by_one(_NO_NUMBER.sub(rb"\1null", text[1:-1]), is_last)
+            return self._one_by_one(_NO_VALUE.sub(rb"\1null", text[1:-1]), is_last)
         try:
             events: Sequence[Event] = self._decoder.decode(text)
             times = [event.ts for event in events if type(event.ts) is float]
@@ -238,7 +239,7 @@ class EventArray:
                 events = self._decoder.decode(text)
             return events
         except UNREADABLE:
-            text = _NO_NUMBER.sub(rb"\1null", text)
+            text = _NO_VALUE.sub(rb"\1null", text)
         try:
             return [self._read_args(event) for event in _LOOSE_EVENTS.decode(text)]
         except UNREADABLE:
