@@ -185,6 +185,9 @@ SAID = [
           (0, 0, "Overlap it with another part of the batch, balance what ranks hold (shards, experts)"),
           (0, 401 * US, "10.0 % of the collectives' time is overlapped already: balance what ranks hold"),
           (1 << 20, 0, "Record all ranks"))),
+    # one neighbour: `ranks` compares no sends, and nothing is reduced
+    *(("communication", reducing(4 * MS, elements, beside_ns, kind, ranges=TORCH), "A rank waits for its neighbour.")
+      for elements, beside_ns, kind in ((0, 0, "send"), (1 << 20, 0, "recv"), (1 << 20, 401 * US, "recv"))),
     # launching less helps only where the host is the limit, by means that the program has
     ("low short-kernels", short(), "Fuse kernels (MIOpen's fusion plans), capture the iteration in a graph"),
     ("low short-kernels", short(api="gemm"), "Fuse kernels, capture the iteration in a graph"),

@@ -394,7 +394,7 @@ def _communication(subject: Subject) -> Iterator[Found]:
     rates: dict[str, Bandwidth] = {}
     took = _unnamed_collectives(subject)
     texts = {name: f"{name} (total {subject.time(ns)})" for name, ns in took.items()}
-    kinds = {name: kind_of(name) for name in took}
+    kinds = {name: "" if "SendRecv" in name else kind_of(name) for name in took}  # NCCL's all-to-all is one, too
     for problem in subject.problems:
         own = problem.operation.problem
         if own is not None and own.collective:
@@ -453,6 +453,11 @@ def _communicate(subject: Subject, spent: StepTime | Busy, slowest: Bandwidth | 
     """Return the advice against exposed communication in this run. ``slowest``, ``kind``: the rate and the kind of the
     longest collective, as far as known."""
     ranks = "`mio2trace ranks JOB` shows which rank comes last."
+    if kind in ("send", "recv"):
+        return (
+            "A rank waits for its neighbour. In a pipeline: use more micro-batches, or an interleaved schedule. In a"
+            " ring: send the next part during computation."
+        )
     anew = "" if subject.has_all_ranks else "Record all ranks; "
     bus = slowest.bus if slowest is not None and slowest.message_bytes >= LARGE_BYTES else None
     if bus is not None and bus < WAITING_GBPS:
