@@ -19,7 +19,7 @@ from benchmarks.damage import loaded, measured
 from benchmarks.damage_score import tallies
 from benchmarks.damages.rows import ROWS
 from benchmarks.damages.sets import HIDDEN, NO_FRAMEWORK, TWIN
-from mio2trace import analyse
+from mio2trace import analyse, load
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.layers.repetitions import place_between
 from mio2trace.align.links import NONE
@@ -564,6 +564,33 @@ def test_the_time_of_searches_is_in_doubt_with_their_links(
     assert line.endswith("% of all kernel time" if is_right else "% of all (not sure)")
     told = CliRunner().invoke(cli, ["ops", str(tmp_path)]).stderr
     assert (re.search(r"^find: .* of all kernel time, not sure$", told, re.MULTILINE) is None) == is_right
+
+
+@pytest.mark.parametrize(("times", "is_sure"), [(2, True), (12, False)])
+def test_the_doubt_about_the_time_of_searches_is_in_data(times: int, is_sure: bool, tmp_path: Path) -> None:
+    """In the JSON of the report, in printed tables, in the tables of a dataset, and in a trace."""
+    (tmp_path / "run").mkdir()
+    a_searching_run(tmp_path / "run", times)
+
+    def told(*command: str) -> Any:
+        return orjson.loads(CliRunner().invoke(cli, [*command, str(tmp_path / "run"), "--format", "json"]).stdout)
+
+    (run,) = told("report")["runs"]
+    assert (run["find"]["is_sure"], run["kernel_ns_is_sure"]) == (is_sure, is_sure)
+    metadata = convert(tmp_path / "run", output=tmp_path / "out.json").metadata["attribution"]["find"]
+    assert metadata.pop("kernel_ns") == run["find"]["kernel_ns"]
+    assert metadata.get("sure", True) == is_sure
+    for rows in (told("ops"), told("kernels", "--by", "name")):
+        assert {row.get("find_sure") for row in rows if row.get("find_kernels")} == {None if is_sure else "false"}
+        assert all("find_sure" not in row for row in rows if not row.get("find_kernels"))
+    of_data = load(tmp_path / "run")
+    assert {row["find_sure"] for row in of_data.problems() if row.get("find_kernels")} == {is_sure}
+    assert {row["find_sure"] for row in of_data.runs} == {is_sure}
+    slices = orjson.loads((tmp_path / "out.json").read_bytes())["traceEvents"]
+    searches = [
+        one["args"] for one in slices if one.get("args", {}).get("phase") == "find" and one["cat"] == "operation"
+    ]
+    assert {args.get("sure", True) for args in searches} == {is_sure}
 
 
 @pytest.mark.parametrize(("times", "decided"), [(5, True), (12, False)])

@@ -88,6 +88,7 @@ _VOCABULARY = (
     _named("transposes_percent", "percent", 6, "the same in percent of the row's kernel time"),
     _named("find", "time", 4, "kernel time of searches for it, in the whole run"),
     _named("find_kernels", "count", 6, "kernels of these searches"),
+    _named("find_sure", "text", 4, "false if kernels that may be a search's or not have more than 5 % of that time"),
     _named("copies", "count", 7, "reads, writes and fills of buffers"),
     _named("copy", "time", 7, "their time"),
     # the host
@@ -293,6 +294,7 @@ RUNS = TableSchema(
         Column("incomplete", "text", "missing parts: class and count of each, such as before-recording 757"),
         _ns("whole_ns", "kernel time of the whole run"),
         _as("find_ns", "kernel time of searches in the whole run"),
+        _as("find_sure", kind="flag"),
         _as("printed_ns", "sum of the times that the log prints for the layers (means)", kind="float"),
         _as("layers", "layers and directions that ran, or are printed"),
         Column("operations", "int", "calls in MIOpen's log, searches included"),
@@ -467,6 +469,7 @@ PROBLEMS = TableSchema(
         _as("kernels", "in a steady iteration", kind="float"),
         _as("gflops", "work over kernel time"),
         *_common("find_ns find_kernels"),
+        _as("find_sure", kind="flag"),
         _as("host_ns", "time on the host per steady iteration", kind="float"),
         _as("api_ns", "time in the calls that launched its kernels, per steady iteration", kind="float"),
         _as(

@@ -306,13 +306,14 @@ def linked(measured: Sequence[Measures]) -> dict[str, Any]:
             find += cost.timed_ns
             find_kernels += cost.kernels
     outside, outside_ns = by.pop("", 0), time.pop("", 0)
+    is_unsure = any(measures.is_find_unsure for measures in measured)
     return {
         "operations": operations,
         "operation_by": {word: by[word] for word in EVIDENCE if by[word]},
         "outside_operations": outside,
         "operations_without_kernels": without,
         "operation_kernel_ns": {word: time[word] for word in EVIDENCE if time[word]} | {"outside": outside_ns},
-        "find": {"kernels": find_kernels, "kernel_ns": find},
+        "find": {"kernels": find_kernels, "kernel_ns": find} | ({"sure": False} if is_unsure else {}),
     }
 
 
@@ -377,7 +378,7 @@ def _findings(measures: Measures, whole: int) -> Iterator[str]:
     searches = [cost for cost in measures.searches.values() if cost.kernels]
     if searches:
         ran = sum(cost.timed_ns for cost in searches)
-        part = f"{_percent(ran, whole)} of all kernel time{', not sure' if measures.depends_on_searches(ran) else ''}"
+        part = f"{_percent(ran, whole)} of all kernel time{', not sure' if measures.is_find_unsure else ''}"
         yield f"find: {count(len(searches), 'search')} ran {_ms(ran)} of kernels, {part}"
     sums = measures.operations
     executed = {index: operation for index, operation in measures.operation_at.items() if operation.phase == "run"}

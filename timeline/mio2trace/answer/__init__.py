@@ -24,6 +24,7 @@ from mio2trace.analysis import Analysis, Run
 from mio2trace.answer.content import (
     ClassRow,
     Duration,
+    Find,
     KernelRow,
     LayerRow,
     OperationRow,
@@ -195,6 +196,8 @@ def of_profile(subject: Subject, name: str, libraries: Sequence[MiopenLog] = (),
         iterations=len(steady.iterations) if subject.has_iterations else 0,
         noun=subject.noun,
         kernel_ns=each(subject.total_ns),
+        is_sure=steady.is_sure,
+        find=_find(subject.measures),
         step=step,
         recording=timed.recording,
         device=_devices(timed, steps),
@@ -472,14 +475,19 @@ def _first(subject: Subject) -> str:
     return f"first iteration {ms(cold)}, then {ms(usual)} (median)"
 
 
+def _find(measures: Measures) -> Find | None:
+    costs = [cost for cost in measures.searches.values() if cost.kernels]
+    ns = sum(cost.timed_ns for cost in costs)
+    return Find(searches=len(costs), ns=ns, is_sure=not measures.is_find_unsure) if costs else None
+
+
 def _searches(subject: Subject) -> str:
-    costs = [cost for cost in subject.measures.searches.values() if cost.kernels]
-    if not costs:
+    find, whole = _find(subject.measures), subject.measures.whole.timed_ns
+    if find is None:
         return ""
-    ns, whole = sum(cost.timed_ns for cost in costs), subject.measures.whole.timed_ns
-    of_all = "of all (not sure)" if subject.measures.depends_on_searches(ns) else "of all kernel time"
-    return f"{count(len(costs), 'search')} ran {ms(ns)} of kernels" + (
-        f", {percent(ns / whole)} {of_all}" if whole else ""
+    of_all = "of all kernel time" if find.is_sure else "of all (not sure)"
+    return f"{count(find.searches, 'search')} ran {ms(find.ns)} of kernels" + (
+        f", {percent(find.ns / whole)} {of_all}" if whole else ""
     )
 
 

@@ -161,6 +161,14 @@ class Rest(msgspec.Struct, frozen=True, kw_only=True):
     share: float
 
 
+class Find(msgspec.Struct, frozen=True, kw_only=True):
+    """MIOpen Find in the whole run: the number of its searches with kernels, and the time of these kernels."""
+
+    searches: int
+    ns: int
+    is_sure: bool
+
+
 class Duration(msgspec.Struct, frozen=True, kw_only=True):
     """The kernels of a steady iteration that take less than ``below_ns``, but at least half of it."""
 
@@ -191,6 +199,9 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     noun: str = WHOLE
     """The denominator of times if iterations are known."""
     kernel_ns: int = 0
+    is_sure: bool = True
+    """False if a part of ``kernel_ns`` may be searches or other iterations."""
+    find: Find | None = None
     step: StepTime | None = None
     """Length and parts of a steady step on the slowest device; None if they are not known."""
     recording: Busy | None = None
@@ -542,6 +553,10 @@ def _run(section: Section) -> dict[str, Any]:
         "completeness": None if complete is None else {"complete": complete.complete, "counts": dict(complete.counts)},
         "steady_iterations": section.iterations,
         "kernel_ns": section.kernel_ns,
+        "kernel_ns_is_sure": section.is_sure,
+        "find": None
+        if section.find is None
+        else {"searches": section.find.searches, "kernel_ns": section.find.ns, "is_sure": section.find.is_sure},
         "copy_ns": section.copy_ns,
         "step": None
         if step is None

@@ -214,7 +214,7 @@ def _of_kernels(run: Run, measures: Measures, made_with: Facts, notes: Notes) ->
         step_doubts=tuple(_step_doubts(measures)) if steady.step_time is not None else (),
         first_ns=steady.first_ns if len(steady.told.all) > 1 else None,
         find_ns=inside.find_ns,
-        is_find_unsure=measures.depends_on_searches(inside.find_ns) and inside.find_ns > 0,
+        is_find_unsure=measures.is_find_unsure and inside.find_ns > 0,
         build_ns=_build_ns(measures.alignment.profile.other_calls),
         parts=tuple(parts),
         facts=made_with,

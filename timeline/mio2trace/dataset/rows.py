@@ -385,7 +385,11 @@ def _problems(process: Process) -> Sequence[Row]:
         return ()
     of_profile = [operation for operation in process.operations if operation.index in measures.operation_at]
     rows = ops.steady_table(of_profile, measures, ("problem",), NS).rows
-    return [row for row in rows if row.get("problem")]
+    return [
+        {**row, "find_sure": row.get("find_sure") != "false"} if row.get("find_kernels") else row
+        for row in rows
+        if row.get("problem")
+    ]
 
 
 def _layers(process: Process) -> Sequence[Row]:
@@ -473,6 +477,7 @@ def _measured_cells(measures: Measures, printed: int) -> dict[str, Any]:
         "copies": whole.copies,
         "whole_ns": whole.kernel_ns,
         "find_ns": steady.total.find_ns,
+        "find_sure": not measures.is_find_unsure,
         "layers": len(measures.executions) or printed,
         "unsure": len(links.layer_unsure | links.operation_unsure),
         "framework": alignment.profile.framework.name or None,

@@ -22,7 +22,7 @@ from mio2trace.draw.base import alike, all_three_digits, flags, layer_args, shif
 from mio2trace.measures import Measures, Sums
 from mio2trace.measures.cost import bandwidth
 from mio2trace.model.choices import Gemm
-from mio2trace.model.tables import NO, Activities, Numbers, numbers, present
+from mio2trace.model.tables import NO, Activities, Numbers, Pool, numbers, present
 from mio2trace.ops.operation import Operation, operation_name
 from mio2trace.ops.values import shape_text
 from mio2trace.trace import NO_ARGS, Column, Columns, Slice, Track, column
@@ -357,6 +357,7 @@ class Containers:
             "operation": spans.numbers,
             "line": np.where(lines == 0, NO, lines),
             "range": flags(lines == 0),
+            "sure": Pool((None, False), (is_search & self.measures.is_find_unsure).astype(np.int32)),
         }
         likes = [self._like(track, *one) for one in zip(operations, goes_on.tolist(), strict=True)]
         return self._columns(shift, positions, spans, likes, args)

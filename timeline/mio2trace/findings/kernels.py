@@ -416,7 +416,7 @@ def _cost(subject: Subject) -> Iterator[Found]:
             share=ns / whole,
             count=len(costs),
             number=f"{count(len(costs), 'search')} of MIOpen Find ran {ms(ns)} of kernels, {percent(ns / whole)} of all"
-            f" kernel time recorded{' (not sure)' if subject.measures.depends_on_searches(ns) else ''}.",
+            f" kernel time recorded{' (not sure)' if subject.measures.is_find_unsure else ''}.",
             severity="info",
         )
 

@@ -373,6 +373,11 @@ class Measures:
         """Of each activity whether it is a kernel that may be a search's or may be not."""
         return undecided(self.alignment)
 
+    @cached_property
+    def is_find_unsure(self) -> bool:
+        """Whether the time of all searches is not sure."""
+        return self.depends_on_searches(sum(cost.timed_ns for cost in self.searches.values()))
+
     def depends_on_searches(self, ns: int) -> bool:
         """Return whether a sum of times with or without the searches is not sure."""
         return int(self._commands.time_ns[self.is_undecided].sum()) > UNSURE * ns

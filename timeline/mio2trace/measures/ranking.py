@@ -51,7 +51,7 @@ class SteadyCost(msgspec.Struct, Generic[Key], frozen=True, kw_only=True):
     ``cost``: the sum. ``iterations``: their number. ``places``, ``ns``: those with kernel time, in ascending order, and
     that time. ``calls``: executions of a layer, operations, or kernels of a name. ``share``: the part of the kernel
     time of these iterations, 0 to 1. ``cumulative_share``: of this row and all rows before it. ``find_ns``,
-    ``find_kernels``: its searches in the whole run.
+    ``find_kernels``: its searches in the whole run (``is_find_unsure``: these may be more or fewer).
     """
 
     key: Key
@@ -64,6 +64,7 @@ class SteadyCost(msgspec.Struct, Generic[Key], frozen=True, kw_only=True):
     cumulative_share: float = 0.0
     find_ns: int = 0
     find_kernels: int = 0
+    is_find_unsure: bool = False
 
     @property
     def total_ns(self) -> int:
@@ -140,6 +141,7 @@ class Rows(Generic[Key]):
         self.host_ns: list[int | None] = [None] * len(keys)
         self.find_ns = [0] * len(keys)
         self.find_kernels = [0] * len(keys)
+        self.is_find_unsure = False
 
     def row(self, number: int, whole_ns: int) -> SteadyCost[Key]:
         own = slice(self._begins[number], self._begins[number + 1])
@@ -159,6 +161,7 @@ class Rows(Generic[Key]):
             share=cost.timed_ns / whole_ns if whole_ns else 0.0,
             find_ns=self.find_ns[number],
             find_kernels=self.find_kernels[number],
+            is_find_unsure=self.is_find_unsure and self.find_kernels[number] > 0,
         )
 
     def has(self, number: int) -> bool:

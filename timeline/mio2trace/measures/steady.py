@@ -102,6 +102,11 @@ class Steady:
         return self.told.all[0].kernel_ns if self.told.all else None
 
     @property
+    def is_sure(self) -> bool:
+        """Whether the kernels of these iterations are no searches', and the iterations are no parts of others."""
+        return not self.told.doubt and not self._measures.depends_on_searches(self.total.total_ns)
+
+    @property
     def samples_ns(self) -> tuple[int, ...]:
         return self.total.per_iteration_ns
 
@@ -409,7 +414,9 @@ class Steady:
             sums.add_work(int(rows_of[numbers[position]]), other_flop, told_by)
         for few in (sums.unsure, flop_of, sums.flop_of_gemms, sums.unknown_flop):
             few.pop(NONE, None)
-        return Rows(keys, count, sums, cells, ns)
+        summed_rows = Rows(keys, count, sums, cells, ns)
+        summed_rows.is_find_unsure = self._measures.is_find_unsure
+        return summed_rows
 
     @cached_property
     def counted(self) -> Counted:

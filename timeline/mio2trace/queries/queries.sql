@@ -43,7 +43,7 @@ create or replace perfetto view operations as
 select id, ts, dur, name, ifnull(arg!('process'), '') as process, arg!('operation') as operation, arg!('primitive') as primitive,
   arg!('direction') as direction, arg!('phase') as phase, arg!('algorithm') as algorithm,
   arg!('solver') as solver, arg!('layer') as layer, arg!('kernels') as kernels, arg!('kernel_ns') as kernel_ns,
-  arg!('flop') as flop, arg!('command') as command, arg!('goes_on') as goes_on
+  arg!('flop') as flop, arg!('command') as command, arg!('goes_on') as goes_on, arg!('sure') as sure
 from slice where category = 'operation';
 
 -- Iterations that count, of each process: warm and whole; the warm-up where nothing else ran.

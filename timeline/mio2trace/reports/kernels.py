@@ -434,7 +434,7 @@ def cost_columns(unit: Unit) -> tuple[str, ...]:
     first, *others = unit.columns(*COST)
     return (
         first, "percent_of_kernel_time", "cumulative_percent", *others, "calls", "kernels", "gflops",
-        unit.column("find"), "find_kernels",
+        unit.column("find"), "find_kernels", "find_sure",
         unit.column("host"), unit.column("helpers"), unit.column("transposes"), "flop", "bytes_min",
         "iterations", "unsure",
     )  # fmt: skip
@@ -473,6 +473,7 @@ def cost_cells(costs: Sequence[SteadyCost[Any]], iterations: int, unit: Unit) ->
     if searches:
         times["find"] = sum(cost.find_ns for cost in costs)
         cells["find_kernels"] = searches
+        cells["find_sure"] = "false" if any(cost.is_find_unsure for cost in costs) else None
     return known(cells) | unit.cells(times)
 
 

@@ -80,14 +80,14 @@ def layer_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
         rows.append(cells)
     printed_names = unit.columns("printed", "printed_std", "printed_min", "printed_max")
     times = unit.columns(*COST)
-    host, find = unit.columns(*_HOST), (unit.column("find"), "find_kernels")
+    host, find = unit.columns(*_HOST), (unit.column("find"), "find_kernels", "find_sure")
     columns = (
         *_FIRST, *times[:1], "percent_of_kernel_time", "cumulative_percent", *times[1:], "iterations", "kernels", *find,
         *host, "copies", unit.column("copy"), *printed_names, "percent_of_printed_time", "printed_count", *_LAST,
     )  # fmt: skip
     brief = (
         *_FIRST[1:3], *times[:1], "percent_of_kernel_time", "cumulative_percent", *times[1:], "kernels", "gflops",
-        *find[:1], host[0], host[2], *printed_names[:2], "percent_of_printed_time", "unsure",
+        find[0], find[2], host[0], host[2], *printed_names[:2], "percent_of_printed_time", "unsure",
     )  # fmt: skip
     below = tuple(_ends(steady, "layer", iterations, unit)) if whole_ns else ()
     return Table(columns=columns, rows=rows, brief=brief, ends=below)

@@ -422,7 +422,7 @@ def steady_table(operations: Sequence[Operation], measures: Measures, by: Sequen
     brief = (
         *first, *costs[:3], "calls", "gflops",
         *(name for name in ("solver", "algorithm", "dtype") if name not in first),
-        *costs[3:7], *unit.columns("find", "host", *LAUNCHED, "helpers", "transposes"),
+        *costs[3:7], unit.column("find"), "find_sure", *unit.columns("host", *LAUNCHED, "helpers", "transposes"),
         "kernels", "unsure", *bandwidths,
     )  # fmt: skip
     return msgspec.structs.replace(
