@@ -165,6 +165,20 @@ def test_the_progress_of_tuning_is_no_warning(log: str) -> None:
          Statement(solvers=("GemmFwdRest",), outcome="selected", time_ms=6.8, workspace_bytes=10)),
         ("selected", "EvaluateInvokers", "Selected: ConvDirectNaiveConvFwd: naive_conv_fwd_nchw_flo",
          Statement(solvers=("ConvDirectNaiveConvFwd",), outcome="selected", kernels="naive_conv_fwd_nchw_flo")),
+        # of 2025 and 2026
+        ("benchmark", "EvaluateInvokers", "solution(current vs best):ConvX: kernel1/kernel2: 0.5 >= 0.25",
+         Statement(solvers=("ConvX",), outcome="slower", kernels="kernel1/kernel2", time_ms=0.5)),
+        ("benchmark", "EvaluateInvokers", "Evaluating Solver: miopenConvolutionFwdAlgoGEMM:GemmFwdRest",
+         Statement(solvers=("GemmFwdRest",), algorithm="miopenConvolutionFwdAlgoGEMM", outcome="tried")),
+        ("benchmark", "EvaluateInvokers", "Skipping (Slow) Solver: miopenConvolutionFwdAlgoDirect:ConvX 2.5 > 1.5",
+         Statement(solvers=("ConvX",), algorithm="miopenConvolutionFwdAlgoDirect", outcome="skipped", time_ms=2.5)),
+        ("benchmark", "EvaluateInvokers", "Skipping Naive Solver: miopenConvolutionFwdAlgoDirect:ConvX",
+         Statement(solvers=("ConvX",), algorithm="miopenConvolutionFwdAlgoDirect", outcome="skipped")),
+        ("benchmark", "EvaluateInvokers", "Skipping last-resort (slow) Solver: miopenConvolutionFwdAlgoDirect:ConvX",
+         Statement(solvers=("ConvX",), algorithm="miopenConvolutionFwdAlgoDirect", outcome="skipped")),
+        ("benchmark", "FindConvolution", f"Find Start: {KEY}, findMode: NORMAL(1)",
+         Statement(outcome="begins", problem=PROBLEM, key=KEY)),
+        ("benchmark", "FindConvolution", f"Find Ended: {KEY}", Statement(outcome="ends", problem=PROBLEM, key=KEY)),
         ("candidate", "FindSolutionImpl", "Perf Db: record not found for: ConvAsm3x3U",
          Statement(solvers=("ConvAsm3x3U",), outcome="perf-db record not found")),
         ("candidate", "FindSolutionImpl", "ConvOclBwdWrW2 (not searchable)",
@@ -215,7 +229,9 @@ def test_the_progress_of_tuning_is_no_warning(log: str) -> None:
 def test_what_a_message_states(kind: str, function: str, text: str, stated: Statement) -> None:
     assert kind in {kind.name for kind in KINDS}
     if function and kind != "driver":
-        level = "Error" if kind == "search failed" else "Warning" if kind == "tuning" else "Info"
+        level = (
+            "Error" if kind == "search failed" else "Warning" if kind == "tuning" or "Find Start" in text else "Info"
+        )
         assert classify(level, function, text) == kind
     assert state(Message(0, 1, "Info", function, text, kind)) == stated
 

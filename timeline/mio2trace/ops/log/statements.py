@@ -125,8 +125,15 @@ _SOLVER = r"(?P<solver>[A-Za-z]\w*+(?:<[\w,-]*>)?)"
 _ROWS: tuple[tuple[str, re.Pattern[str], _Outcome, _Read], ...] = (
     ("chosen", late(rf"(?<!\w)(?P<way>\w++) Chosen Algorithm: (?P<solver>\S++) , {_SIZE}, {_TIME}"), "chosen", None),
     ("result", late(rf"^(?P<algorithm>miopen\w++)\s+{_TIME}\s+{_SIZE}"), "best of its algorithm", None),
-    ("benchmark", late(rf"^{_SOLVER}: (?P<kernels>.*): {_TIME} (?P<than><|>=) \S+$", re.DOTALL),
+    ("benchmark",
+     late(rf"^(?:solution\(current vs best\):)?{_SOLVER}: (?P<kernels>.*): {_TIME} (?P<than><|>=) \S+$", re.DOTALL),
      lambda measured: "best so far" if measured["than"] == "<" else "slower", None),
+    ("benchmark", late(rf"^Evaluating Solver: (?P<algorithm>\w+):{_SOLVER}$"), "tried", None),
+    ("benchmark",
+     late(r"^Skipping (?:Naive|\(Slow\)|last-resort \(slow\)) Solver: (?P<algorithm>\w+):"
+          rf"{_SOLVER}(?: {_TIME} > \S+)?$"), "skipped", None),
+    ("benchmark", late(r"^Find (?P<way>Start|Ended): (?P<key>[^\s,]+)"),
+     lambda found: "begins" if found["way"] == "Start" else "ends", lambda found: find_db_key(found["key"])),
     ("selected",
      late(rf"^Selected: {_SOLVER}: (?P<kernels>.*?)(?:: {_TIME})?(?:, worksp\w*_sz = {_SIZE})?$", re.DOTALL),
      "selected", None),
