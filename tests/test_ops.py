@@ -839,3 +839,17 @@ def test_values_of_any_text_never_raise(text: str) -> None:
     find_db_key(text)
     network_config(text, "forward")
     ops_of(conv_entry(xDesc=text.replace("\n", ""), convDesc=text.replace("\n", "")))
+
+
+def test_the_summary_of_an_execution_is_of_the_call_before_it() -> None:
+    """It names the solver. A build of 2026 wrote dy's sizes for x's in gradients: such a line is no other call."""
+    line = (
+        'MIOpen(HIP): Info [LogConvolutionExecution] Problem="conv -n {} -H {} -W {} -k 10 -y 3 -x 3 -p 1 -q 0 -u 2'
+        ' -v 1 -l 1 -j 1 -m conv -g 2 -F 1 -t 1" Solver="ConvX" Config(from_perf_db)="N/A" Time(from_find_db)=0.5\n'
+    )
+    (right,) = ops_of(conv_entry() + line.format("2 -c 6", 9, 8))
+    (exchanged,) = ops_of(conv_entry() + line.format("2 -c 10", 5, 6))
+    for one in (right, exchanged):
+        assert (one.solver, one.dtype, one.input) == ("ConvX", "float", (2, 6, 9, 8))
+    assert (right.doubts, exchanged.doubts) == ((), ("the log's summary of this execution has other sizes",))
+    assert [one.input for one in ops_of(line.format("2 -c 6", 9, 8) * 2)] == [(2, 6, 9, 8)] * 2

@@ -385,12 +385,13 @@ class LevelLines:
             draft is not None and draft.phase == "run" and draft.primitive in ("conv", "fusion")
             and not draft.summarised and problem is not None and problem.direction is not None
             and draft.runs(problem.direction)
-            and (draft.problem is None or problem.fits(draft.problem))
         )  # fmt: skip
         if draft is None or not mine:
             draft = self._state.start(Draft.of(message, message.function, "conv", "run", problem))
         elif draft.problem is None or not draft.problem.is_shaped:
             draft.problem = problem
+        elif problem is not None and not problem.fits(draft.problem):
+            draft.doubts.append("the log's summary of this execution has other sizes")
         draft.summarised = True
         draft.end_line = message.line
         if problem is not None:
