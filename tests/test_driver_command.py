@@ -14,7 +14,7 @@ from mio2trace.model.miopen import Command, Message
 from mio2trace.ops.command import driver_line, parse, split
 from mio2trace.ops.families.conv import ConvProblem, FusionProblem
 from mio2trace.ops.families.normalisation import BnormProblem
-from mio2trace.ops.problem import Problem
+from mio2trace.ops.problem import CommandError, Problem
 from mio2trace.reports.ops import Times, driver_lines
 from tests.commands import invoked
 from tests.miopen_blocks import decoded
@@ -227,6 +227,37 @@ def test_a_batch_norm_of_2026_says_whether_the_variance_is_inverse() -> None:
     assert " -I " not in has(training, **said, inverse=False).command()
     inverse = has(parse(text.format(1, "2 -b 0 -r 1"), "LogCmdBNorm"), inverse=True)
     assert again(inverse) == inverse
+
+
+LRN = "lrn -A 1 -B 2 -F 2 -H 9 -K 1 -N 5 -W 8 -c 4 -m {} -n 2"
+REDUCE = "reduce{} -A 1 -B 0 -C 1 -D 2,8,9,8 -I 0 -N 0 -O 5 -R 2,3"
+BNORM = "bnorm -n 2 -c 4 -H 9 -W 8 -f 3 -x 0.5 -y 1{} --forw 1 -b 0 -r 1 -s 1 --layout NHWC"
+SEQUENCE = "rnn_seq -n 2 -W 3 -H 4 -l 1 -b 1 -m lstm -k 5 -K 5,4 -F {} -t 1"
+
+
+@pytest.mark.parametrize(
+    ("logged", "offered"),
+    [
+        (BNORM.format(" -z 2 -m 1 -I 0"), BNORM.format(" -m 1")),
+        (LRN.format(1), LRN.format("cross")),
+        (LRN.format(0), LRN.format("within")),
+        (REDUCE.format("fp"), REDUCE.format("")),
+        (REDUCE.format("fp16"), REDUCE.format("fp16")),
+        (REDUCE.format("bfp16"), "the driver has no reduce for bfloat16"),
+        ("reducefp -A 1 -B 0 -D 2,1 -O 3 -R 1", "no dimension is reduced"),
+        (SEQUENCE.format(1), SEQUENCE.format(1)),
+        (SEQUENCE.format(2), "the driver runs a gradient of rnn_seq only with the calls before it (-F 3, -F 7)"),
+    ],
+)
+def test_the_driver_takes_what_is_offered(logged: str, offered: str) -> None:
+    """MIOpen prints options, words and directions that its own driver refuses (its drivers' sources of 2026)."""
+    problem = parse(logged)
+    assert problem is not None
+    try:
+        line = driver_line(problem).removeprefix("./bin/MIOpenDriver ")
+    except CommandError as reason:
+        line = str(reason)
+    assert line == offered
 
 
 def test_a_pools_input_may_end_in_a_layout() -> None:

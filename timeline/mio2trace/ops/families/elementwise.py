@@ -275,9 +275,13 @@ def _tensor_from_command(line: Line) -> OpTensorProblem | None:
 
 
 class ReduceProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
-    """x reduced to y: dimensions that are 1 in y but not in x are reduced."""
+    """x reduced to y: dimensions that are 1 in y but not in x are reduced. ``flags``: the options of a command beside
+    the shapes; entries have only pointers for alpha and beta."""
+
+    told_by_commands: ClassVar[tuple[str, ...]] = ("flags",)
 
     kind: str = "reduce"
+    flags: tuple[tuple[str, str], ...] = ()
     op: int | None = None
     comp: int | None = None
     nan: int | None = None
@@ -301,7 +305,16 @@ class ReduceProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
     def command(self, form: Form = "newest") -> str:
         if self.kind != "reduce":
             raise CommandError(f"the driver's options for {self.kind} are not covered")
-        raise CommandError("the entry has no values for alpha and beta, and the driver needs them")
+        if not self.flags:
+            raise CommandError("the entry has no values for alpha and beta, and the driver needs them")
+        reduced = [str(at) for at, (length, left) in enumerate(zip(self.x, self.y, strict=True)) if length != left]
+        if not reduced:
+            raise CommandError("no dimension is reduced")
+        word = (_DRIVER_WORDS if form == "newest" else _LOG_WORDS).get(self.dtype or "float")
+        if word is None:
+            raise CommandError(f"the driver has no reduce for {self.dtype}")
+        options = {**dict(self.flags), "D": ",".join(map(str, self.x)), "R": ",".join(reduced)}
+        return " ".join([word, *(f"-{name} {value}" for name, value in sorted(options.items()))])
 
 
 def _reduce_from_entry(params: Params, op: Op) -> Problem | None:
@@ -322,6 +335,7 @@ def _reduce_from_command(line: Line) -> Problem | None:
     shape, dimensions = values.integers(flags["D"]), values.integers(flags["R"])
     number = flags.get("O", "")
     return ReduceProblem(
+        flags=tuple((name, flags[name]) for name in "ABCINO" if name in flags),
         dtype=_TYPES.get(line.word, line.dtype),
         x=shape,
         y=tuple(1 if at in dimensions else length for at, length in enumerate(shape)),
@@ -331,6 +345,10 @@ def _reduce_from_command(line: Line) -> Problem | None:
 
 _TYPES = {"reduceint": "int32", "reducefp": "float"}
 """Types of the base words that have a suffix of their own."""
+_DRIVER_WORDS = {"float": "reduce", "half": "reducefp16", "double": "reducefp64"}
+_LOG_WORDS = _DRIVER_WORDS | {
+    "float": "reducefp", "bfloat16": "reducebfp16", "int32": "reduceint", "int8": "reduceint8",
+}  # fmt: skip
 
 
 # -- All others: losses, optimisers, indexing, dropout, CTC, GLU, RoPE, PReLU ------------------------------------------

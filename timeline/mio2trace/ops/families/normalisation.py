@@ -125,7 +125,9 @@ class BnormProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
             word += "fp32"
         if self.activation:
             mode, alpha, beta, gamma = self.activation
-            text += f" -f {mode} -x {alpha} -y {beta} -z {gamma}"
+            text += f" -f {mode} -x {alpha} -y {beta}"
+            if form != "newest":
+                text += f" -z {gamma}"  # MIOpen prints it, and no driver takes it
         if form == "newest" and self.inverse:
             text += " -I 1"
         text += f" -m {self.mode} --forw {0 if backward else 1 if self.training else 2} -b {int(backward)}{kept}"
@@ -244,9 +246,11 @@ class LrnProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
         n, c, h, w = (*self.x, 1, 1, 1)[:4]
         if len(self.x) > 4:
             raise CommandError("the driver's lrn takes 4 lengths")
+        # MIOpen prints the mode's number, and the driver takes only its name
+        mode = _MODES[self.mode] if form == "newest" and 0 <= self.mode < len(_MODES) else self.mode
         return (
             f"{word} -A {self.alpha} -B {self.beta} -F {way} -H {h} -K {self.k} -N {self.window} -W {w} -c {c}"
-            f" -m {self.mode} -n {n}"
+            f" -m {mode} -n {n}"
         )
 
     def with_command(self, command: Problem) -> Problem:

@@ -107,6 +107,8 @@ class RnnProblem(Problem, frozen=True, kw_only=True, gc=False):
     def command(self, form: Form = "newest") -> str:
         if not self.flags:
             raise CommandError("the entry does not hold the shapes of an RNN call")
+        if self.word == "rnn_seq" and self.direction != "forward" and form == "newest":
+            raise CommandError("the driver runs a gradient of rnn_seq only with the calls before it (-F 3, -F 7)")
         word = base_word(self.word, self.dtype)
         return f"{word} " + " ".join(f"{'-' if len(name) == 1 else '--'}{name} {value}" for name, value in self.flags)
 
