@@ -286,12 +286,14 @@ def test_error_a_fault_of_our_own_is_one_line_too(
     )
 
 
-@pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
-def test_problems_are_coloured_on_a_terminal_unless_nobody_wants_it(no_color: str, coloured: bool) -> None:
+@pytest.mark.parametrize(
+    ("no_color", "term", "coloured"), [("", "xterm", True), ("1", "xterm", False), ("", "dumb", False)]
+)
+def test_problems_are_coloured_on_a_terminal_unless_nobody_wants_it(no_color: str, term: str, coloured: bool) -> None:
     Path("other.json").write_bytes(as_json(small()))
     args = ("prof.json", "other.json", "-o", "out.json")
     ours, theirs = pty.openpty()
-    environment = {**ENVIRONMENT, "NO_COLOR": no_color}
+    environment = {**ENVIRONMENT, "NO_COLOR": no_color, "TERM": term}
     subprocess.run(
         [*PROGRAM, *args], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=environment, check=True
     )

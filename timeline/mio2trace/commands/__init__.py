@@ -463,8 +463,8 @@ def is_for_a_person() -> bool:
 
 
 def is_terminal() -> bool:
-    """Return whether standard error is a terminal."""
-    return sys.stderr is not None and sys.stderr.isatty()
+    """Return whether standard error is a terminal that can colour lines and write over them."""
+    return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def styled(line: str) -> str:
@@ -479,7 +479,8 @@ def coloured(text: str) -> str:
 
 def _in_colour(line: str) -> str:
     colour = next((colour for begin, colour in _COLOURS.items() if line.startswith(begin)), None)
-    return line if colour is None or os.environ.get("NO_COLOR") else click.style(line, fg=colour)
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return line if colour is None or is_plain else click.style(line, fg=colour)
 
 
 class ProgressLine:
