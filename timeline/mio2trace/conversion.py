@@ -352,9 +352,10 @@ def what_is_missing(run: Run, notes: Notes) -> str:
             )
         return f"no kernel, copy or build in the profile: {lost or 'the program ran nothing on the device'}"
     if run.libraries:
-        records = count(sum(log.size for log in run.libraries), "record")
-        more = "" if any(log.size for log in run.libraries) else " (MIOPEN_ENABLE_LOGGING=1 makes it print calls)"
-        return f"{records} of MIOpen's log but no time{more}; expected the profile of the same run, too"
+        held = "neither an operation (MIOPEN_ENABLE_LOGGING=1 makes MIOpen print them) nor a time in MIOpen's log"
+        if size := sum(log.size for log in run.libraries):
+            held = f"{count(size, 'record')} of MIOpen's log but no time"
+        return f"{held}; expected the profile of the same run, too"
     if run.framework is not None:
         return (
             "ops on the host, and no kernel or copy to report on; `mio2trace tfprof` lists the ops, `-o out.pftrace` "
