@@ -94,6 +94,17 @@ def three(*, clock: Clock = HERE, ahead: int = 0) -> list[Profile]:
     ]
 
 
+def test_what_explains_little_of_a_ranks_delay_is_not_its_cause() -> None:
+    """3 ms of 103: the other 100 ms have no known cause."""
+    met = meetings(of_job := job(three()))
+    met = [msgspec.structs.replace(met[0], lead_ns=100 * MS, made_late_by="", made_late_ns=0), *met[1:]]
+    of = totals(met, of_job)
+    assert (of[1].made_late_by, of[1].made_late_ns, of[2].made_late_by) == ("", 0, HOST)
+    lines = answer_lines(met, of, ["rank 0", "rank 1", "rank 2"], [""] * 3)
+    assert [line for line in lines if "conv2" in line] == []
+    assert "cause   not shown by the files: 2 collectives" in lines
+
+
 def test_wait_is_what_a_kernel_takes_longer_than_on_the_rank_that_comes_last() -> None:
     """By hand: the collective of the slow rank is 3 ms shorter, that of the one whose host slept 2 ms."""
     met = meetings(of_job := job(three()))

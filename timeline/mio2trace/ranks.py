@@ -31,6 +31,8 @@ DRIFT = 1e-4
 """Two clocks drift apart by less than this share of the time."""
 EXPLAINS = 0.5
 """A cause is named only if it accounts for at least this part of the delay."""
+EXPLAINS_OF_ALL = 0.1
+"""The same for the sum of a rank's delays, which may have several causes."""
 
 
 class Meeting(msgspec.Struct, frozen=True, kw_only=True):
@@ -310,11 +312,7 @@ def totals(meetings: Sequence[Meeting], alignments: Sequence[Alignment]) -> list
 
 def _total(meetings: Sequence[Meeting], place: int, alignment: Alignment) -> RankTotal:
     late = [one for one in meetings if one.last == place]
-    causes: Counter[str] = Counter()
-    for one in late:
-        if one.made_late_by:
-            causes[one.made_late_by] += one.made_late_ns
-    cause = max(causes, key=lambda name: (causes[name], name), default="")
+    cause, (made_late_ns, _) = next(iter(causes(late).items()), ("", (0, 0)))
     commands = alignment.profile.commands
     communicating = (commands.end_ns - commands.start_ns)[communicates(commands)]
     collective_ns = sum(one.durations_ns[place] for one in meetings)
@@ -328,11 +326,23 @@ def _total(meetings: Sequence[Meeting], place: int, alignment: Alignment) -> Ran
         times_arrived_last=len(late),
         late_ns=sum(one.lead_ns for one in late),
         made_late_by=cause,
-        made_late_ns=causes[cause] if cause else 0,
+        made_late_ns=made_late_ns,
         uncounted_kernels=len(communicating) - len(meetings),
         uncounted_ns=int(communicating.sum()) - collective_ns,
         ranks=max(alignment.profile.process.ranks or 0, *(one.ranks for one in meetings)),
     )
+
+
+def causes(late: Sequence[Meeting]) -> dict[str, tuple[int, int]]:
+    """Return the causes of a rank's delays, largest first: the extra time (ns) and the number of collectives of each.
+    A cause that explains less than `EXPLAINS_OF_ALL` of all delays is left out."""
+    took: dict[str, tuple[int, int]] = {}
+    for one in late:
+        if one.made_late_by:
+            ns, times = took.get(one.made_late_by, (0, 0))
+            took[one.made_late_by] = (ns + one.made_late_ns, times + 1)
+    least = EXPLAINS_OF_ALL * sum(one.lead_ns for one in late)
+    return {name: took[name] for name in sorted(took, key=lambda name: (-took[name][0], name)) if took[name][0] >= least}
 
 
 def straggler(of: Sequence[RankTotal]) -> int:

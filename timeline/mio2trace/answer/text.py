@@ -132,7 +132,7 @@ def wrapped(label: str, text: str, *, most: int = 2, at: int = LABEL) -> Iterato
 def _spent(section: Section) -> Iterator[str]:
     """A line for each part of the step that is not 0, with a bar; their percentages add up to 100."""
     for one in section.spent:
-        bar = "█" * round(BAR * one.share) or "▏"
+        bar = "█" * round(BAR * one.share) or "▏" * (one.ns > 0)
         line = f"  {one.label:<{LABEL + 1}}{ms(one.ns):>{TIME}}{percent(one.share):>{SHARE + 3}}  {bar:<{BAR}}"
         room = WIDTH - len(line) - 2
         hint = one.hint if len(one.hint) <= room else one.hint.partition(" (")[0]
@@ -396,16 +396,13 @@ def _straggler(
 
 
 def _causes(late: Sequence[Meeting]) -> Iterator[str]:
-    took: Counter[str] = Counter()
-    times: Counter[str] = Counter()
-    for one in late:
-        took[one.made_late_by] += one.made_late_ns
-        times[one.made_late_by] += 1
-    unknown = times.pop("", 0)
-    del took[""]
+    from mio2trace.ranks import causes
+
+    found = causes(late)
+    unknown = len(late) - sum(times for _, times in found.values())
     label = "cause"
-    for name, ns in sorted(took.items(), key=lambda item: (-item[1], item[0]))[:MOST_CAUSES]:
-        cost = f": {ms(ns)} in {count(times[name], 'collective')}"
+    for name, (ns, times) in [*found.items()][:MOST_CAUSES]:
+        cost = f": {ms(ns)} in {count(times, 'collective')}"
         end = f" takes longer{cost}"
         what = without_middle(name, WIDTH - RANK_LABEL - len(end))
         yield from wrapped(
