@@ -1209,6 +1209,7 @@ def test_a_slow_rank_has_a_row_of_its_own() -> None:
     assert rows == [("rank 2", "slower"), ("rank 0", "~"), ("rank 1", "~"), ("rank 3", "~")]
     assert comparison.iteration.ratio == pytest.approx(1.125, rel=0.01)
     assert seen(comparison.a) == "3 runs of 3 iterations, 4 ranks each"
+    assert " of kernels per iteration (medians; means over the ranks)" in headline(comparison)
     fewer = side([1, 1])
     rows = [(row.name, row.word) for row in Comparison(a, fewer).ranks]
     assert rows[:2] == [("rank 2", "only in A"), ("rank 3", "only in A")]

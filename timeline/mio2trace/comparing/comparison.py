@@ -745,10 +745,12 @@ def headlines(comparison: Comparison) -> list[str]:
     if row.ratio is None or row.a_ns is None or row.b_ns is None:
         return ["NOT DECIDED: one side has no time per iteration", *step]
     of = "kernels" if comparison.a.runs[0].told_by == "kernels" else "printed layer times"
-    several = any(len(side.runs) > 1 or side.runs[0].iterations > 1 for side in (comparison.a, comparison.b))
+    runs = [*comparison.a.runs, *comparison.b.runs]
+    several = len(runs) > 2 or any(run.iterations > 1 for run in runs)
+    how = "; ".join(["medians"] * several + ["means over the ranks"] * any(len(run.ranks) > 1 for run in runs))
     whole = [side.whole for side in (comparison.a, comparison.b)]
     per = " in the whole run" if all(whole) else " per iteration"
-    times = f"{ms(row.a_ns)} -> {ms(row.b_ns)} of {of}{per}{' (medians)' if several else ''}"
+    times = f"{ms(row.a_ns)} -> {ms(row.b_ns)} of {of}{per}{f' ({how})' if how else ''}"
     if any(whole):
         which = "" if all(whole) else f" on side {'AB'[whole.index(True)]}, whose whole run counts as one"
         times += f"; no iterations are known{which}"
