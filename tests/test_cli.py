@@ -209,7 +209,7 @@ def test_error_usage_is_exit_2_and_changes_nothing(args: tuple[str, ...], messag
         ("cut.json", b'{"per_layer_info": [{"label"', "cut.json: not a readable CK record"),
         ("cut.gz", b"\x1f\x8b\x08\0\0\0", "cut.gz: file cut off after 6 bytes of gzip data, before any content"),
         ("bad.gz", b"\x1f\x8b not gzip", "bad.gz: damaged gzip data, nothing can be read"),
-        ("db", b"SQLite format 3\0" + bytes(100), "db: is an SQLite database of no profiler that is known"),
+        ("db", b"SQLite format 3\0" + bytes(100), "db: is an SQLite database of an unknown program"),
         ("none.json", b"[]", "prof.txt, none.json: no kernel"),
         ("two\nlines", b"", r"two\nlines: empty"),
         ("\x1b[31mred", b"", r"\x1b[31mred: empty"),

@@ -281,7 +281,7 @@ KNOWN: tuple[Known, ...] = (
         _database(b"kern_db"), "MIOpen's database of compiled kernels, which has no times",
         "its find-db or perf-db, or a profile",
     ),
-    Known(_database(b""), "an SQLite database of no profiler that is known", "one of rocprofv3, rocprof or RPD"),
+    Known(_database(b""), "an SQLite database of an unknown program", "one of rocprofv3, rocprof or RPD"),
     Known(
         lambda head: b"brain.Event:" in head[:64], "an events file of TensorBoard",
         "TensorFlow's RunMetadata or timeline of the run, or a profile of a ROCm tool",
