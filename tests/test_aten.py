@@ -727,7 +727,7 @@ def test_a_trace_alone_has_a_table_and_driver_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("call", ["cudaLaunchKernel", "hipLaunchKernel"])
-def test_driver_says_that_its_commands_are_for_amd_gpus(call: str, tmp_path: Path) -> None:
+def test_driver_and_bundle_say_that_the_commands_are_for_amd_gpus(call: str, tmp_path: Path) -> None:
     events = rows()
     for made in events:
         if made["cat"] == "cuda_runtime" and made["name"].endswith("LaunchKernel"):
@@ -736,6 +736,12 @@ def test_driver_says_that_its_commands_are_for_amd_gpus(call: str, tmp_path: Pat
     done = CliRunner().invoke(cli, ["driver", str(path)], catch_exceptions=False)
     assert done.stdout
     assert ("these commands are for AMD's libraries" in done.stderr) == (call == "cudaLaunchKernel")
+    out = tmp_path / "bug.zip"
+    bundled = CliRunner().invoke(cli, ["bundle", str(path), "-o", str(out)], catch_exceptions=False)
+    with zipfile.ZipFile(out) as archive:
+        first = archive.read("driver.txt").decode().partition("\n")[0]
+    assert first.startswith("# the run used GPUs of NVIDIA") == (call == "cudaLaunchKernel")
+    assert ("rocm version" in bundled.stderr) == (call == "hipLaunchKernel")
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])

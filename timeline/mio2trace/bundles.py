@@ -45,6 +45,7 @@ from mio2trace.readers.base import Record
 from mio2trace.readers.bundled import ROWS, SCHEMA
 from mio2trace.readers.collected import plain_lines
 from mio2trace.recording.session import pack, variables
+from mio2trace.reports.ops import FOR_AMD
 from mio2trace.reports.ops import driver_lines as driver_lines
 from mio2trace.reports.ops import times_of
 from mio2trace.source import MANIFEST, Source, is_archive, unpacked
@@ -396,6 +397,7 @@ class Made(NamedTuple):
     notes: Notes
     no_trace: str
     machine: Mapping[str, Sequence[str]]
+    is_nvidia: bool
 
 
 def make(files: Sequence[str], output: str, options: AnalysisOptions, *, raw: bool = False) -> Made:
@@ -421,7 +423,12 @@ def make(files: Sequence[str], output: str, options: AnalysisOptions, *, raw: bo
             members += [Member(f"raw/{name}", path) for name, path in laid.originals.items()]
         manifest = _manifest(analysis, scrubber, members, laid.told, no_trace)
         pack(output, {**manifest, "raw": raw}, {member.name: member.path for member in members})
-    return Made(tuple(member.name for member in members), notes, no_trace, manifest["machine"])
+    names = tuple(member.name for member in members)
+    return Made(names, notes, no_trace, manifest["machine"], _is_nvidia(analysis))
+
+
+def _is_nvidia(analysis: Analysis) -> bool:
+    return any(profile.is_nvidia for run in analysis.runs for profile in run.profiles)
 
 
 class _Laid:
@@ -649,7 +656,8 @@ def texts(analysis: Analysis) -> Mapping[str, str]:
     commands, _ = driver_lines(operations, times=times)
     found = {
         "report.md": comment(made) if made.sections else "",
-        "driver.txt": "".join(f"{line}\n" for line in commands),
+        "driver.txt": f"# {FOR_AMD}\n" * (bool(commands) and _is_nvidia(analysis))
+        + "".join(f"{line}\n" for line in commands),
     }
     return {name: text for name, text in found.items() if text}
 

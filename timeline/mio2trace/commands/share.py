@@ -174,7 +174,7 @@ def bundle(files: tuple[str, ...], output: str, raw: bool, check: bool, reading:
     stated = [f"{name} {', '.join(values)}" for name, values in made.machine.items() if values]
     missing = [name for name, values in made.machine.items() if not values]
     tell(f"machine: {'; '.join(stated) or 'the files state nothing'}")
-    if missing:
+    if missing and not made.is_nvidia:
         tell(
             f"not stated: {', '.join(missing)}; name them in your report (rocminfo, rocm version): maintainers ask for"
             " them first"

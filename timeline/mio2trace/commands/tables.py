@@ -390,7 +390,7 @@ def driver(files: tuple[str, ...], form: str, gemm: Library, reading: console.Re
     from mio2trace.ops import log_form
     from mio2trace.ops.command import refusal
     from mio2trace.readers import A_LOG
-    from mio2trace.reports.ops import driver_lines, times_of
+    from mio2trace.reports.ops import FOR_AMD, driver_lines, times_of
 
     analysis = analyse(files, reading.analysis(accepted=A_LOG))
     notes = analysis.notes
@@ -420,7 +420,7 @@ def driver(files: tuple[str, ...], form: str, gemm: Library, reading: console.Re
     if texts:
         notes.add("logged command with unknown options or values: shown as text, not as a command", count=texts)
     if commands and stated and any(alignment.profile.is_nvidia for alignment in analysis.run.alignments):
-        notes.remark("the run used GPUs of NVIDIA: these commands are for AMD's libraries, on an AMD GPU")
+        notes.remark(FOR_AMD)
     write(f"{line}\n" for line in commands)
     said = [f"{count(len(commands), 'command')}, {count(sum(line.calls for line in commands), 'call')}"]
     if not every:

@@ -258,6 +258,9 @@ def times_of(measures: Iterable[Measures], operations: Iterable[Operation]) -> T
     return Times(found, ranks) if found.keys() == wanted != set() else None
 
 
+FOR_AMD = "the run used GPUs of NVIDIA: these commands are for AMD's libraries, on an AMD GPU"
+
+
 def driver_lines(
     operations: Iterable[Operation],
     form: Form = "newest",
