@@ -724,6 +724,9 @@ def test_a_trace_alone_has_a_table_and_driver_lines(tmp_path: Path) -> None:
         refused = run(command, bare)
         assert refused.exit_code == 1
         assert "holds no line of MIOpen; expected" in refused.stderr
+    refused = run("messages", path)
+    assert refused.exit_code == 1
+    assert refused.stderr.endswith(": holds no line of MIOpen; expected its log\n")
 
 
 @pytest.mark.parametrize("call", ["cudaLaunchKernel", "hipLaunchKernel"])

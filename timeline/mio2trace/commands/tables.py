@@ -440,7 +440,8 @@ def stated_by_profile(analysis: Analysis) -> tuple[Operation, ...]:
     return tuple(operation for alignment in joined for operation in alignment.links.operations)
 
 
-_NO_OPERATION = "holds no line of MIOpen; expected its log, or a profile with ops (PyTorch: ProfilerActivity.CPU)"
+_NO_LINE = "holds no line of MIOpen; expected its log"
+_NO_OPERATION = f"{_NO_LINE}, or a profile with ops (PyTorch: ProfilerActivity.CPU)"
 
 
 def _require_work(analysis: Analysis) -> None:
@@ -469,6 +470,8 @@ def logged(analysis: Analysis, *, databases: bool = False) -> Iterator[tuple[str
     }
     tables = [record for run in runs for record in run.side_files]
     if with_profile and not operations and not tables:
+        if databases:
+            raise InputError(f"{analysis.names}: {_NO_LINE}")
         _require_work(analysis)
         raise InputError(f"{analysis.names}: {_NO_OPERATION}")
     for file in sorted(analysis.inputs, key=lambda file: file.source):
@@ -484,7 +487,7 @@ def logged(analysis: Analysis, *, databases: bool = False) -> Iterator[tuple[str
         elif table is not None and not operations:
             raise InputError(f"{file.name}: a database without calls, which `mio2trace messages` shows; expected a log")
         elif table is None and not with_profile:
-            raise InputError(f"{file.name}: holds no line of MIOpen; expected MIOpen's log")
+            raise InputError(f"{file.name}: {_NO_LINE}")
 
 
 def _as_log(table: SolverTable) -> MiopenLog:
