@@ -360,5 +360,7 @@ def test_a_log_that_says_nothing_of_an_operation_names_the_command_that_shows_it
 
 def test_a_log_of_level_lines_alone_is_not_called_empty(tmp_path: Path) -> None:
     (tmp_path / "run.log").write_text("MIOpen(HIP): Info2 [PrepareInvoker] Preparing kernel: miopenSp3AsmConvRxSU\n")
-    with pytest.raises(InputError, match=r"neither an operation \(MIOPEN_ENABLE_LOGGING=1 .*nor a time in MIOpen's log"):
+    with pytest.raises(
+        InputError, match=r"neither an operation \(MIOPEN_ENABLE_LOGGING=1 .*nor a time in MIOpen's log"
+    ):
         convert(tmp_path / "run.log")

@@ -45,9 +45,8 @@ from mio2trace.readers.base import Record
 from mio2trace.readers.bundled import ROWS, SCHEMA
 from mio2trace.readers.collected import plain_lines
 from mio2trace.recording.session import pack, variables
-from mio2trace.reports.ops import FOR_AMD
+from mio2trace.reports.ops import FOR_AMD, times_of
 from mio2trace.reports.ops import driver_lines as driver_lines
-from mio2trace.reports.ops import times_of
 from mio2trace.source import MANIFEST, Source, is_archive, unpacked
 
 _REMEMBERED = 1 << 14

@@ -352,9 +352,12 @@ def what_is_missing(run: Run, notes: Notes) -> str:
             )
         return f"no kernel, copy or build in the profile: {lost or 'the program ran nothing on the device'}"
     if run.libraries:
-        held = "neither an operation (MIOPEN_ENABLE_LOGGING=1 makes MIOpen print them) nor a time in MIOpen's log"
-        if size := sum(log.size for log in run.libraries):
-            held = f"{count(size, 'record')} of MIOpen's log but no time"
+        size = sum(log.size for log in run.libraries)
+        held = (
+            f"{count(size, 'record')} of MIOpen's log but no time"
+            if size
+            else "neither an operation (MIOPEN_ENABLE_LOGGING=1 makes MIOpen print them) nor a time in MIOpen's log"
+        )
         return f"{held}; expected the profile of the same run, too"
     if run.framework is not None:
         return (

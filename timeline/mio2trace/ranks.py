@@ -342,7 +342,8 @@ def causes(late: Sequence[Meeting]) -> dict[str, tuple[int, int]]:
             ns, times = took.get(one.made_late_by, (0, 0))
             took[one.made_late_by] = (ns + one.made_late_ns, times + 1)
     least = EXPLAINS_OF_ALL * sum(one.lead_ns for one in late)
-    return {name: took[name] for name in sorted(took, key=lambda name: (-took[name][0], name)) if took[name][0] >= least}
+    names = sorted(took, key=lambda name: (-took[name][0], name))
+    return {name: took[name] for name in names if took[name][0] >= least}
 
 
 def straggler(of: Sequence[RankTotal]) -> int:

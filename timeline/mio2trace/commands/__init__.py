@@ -186,6 +186,7 @@ def _names(text: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",")) if text else ()
 
 
+_OF_TABLES = "table on a terminal, csv otherwise"
 _SUFFIXES: dict[str, Form] = {
     ".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".md": "markdown", ".txt": "table",
 }  # fmt: skip
@@ -209,7 +210,6 @@ _unit_option = click.option(
     " forms.",
 )
 _PRINTING = (
-    click.option("--format", "form", type=click.Choice(FORMS), help="Default: table on a terminal, csv otherwise."),
     click.option(
         "-o",
         "--output",
@@ -267,10 +267,15 @@ def _printing(given: dict[str, Any]) -> Printing:
     return printing
 
 
-printing_options = _collected(_PRINTING, "printing", _printing)
-"""Adds the options of `Printing` except the unit; the command gets them as ``printing``."""
-table_options = _collected((_unit_option, *_PRINTING), "printing", _printing)
-"""Adds the options of `Printing`; the command gets them as ``printing``."""
+def printing_options(command: _Command, *, unit: bool = False, default: str = _OF_TABLES) -> _Command:
+    """Add the options of `Printing`; the command gets them as ``printing``. ``unit``: also that of times. ``default``:
+    what the command prints without ``--format``."""
+    form = click.option("--format", "form", type=click.Choice(FORMS), help=f"Default: {default}.")
+    return _collected((*[_unit_option] * unit, form, *_PRINTING), "printing", _printing)(command)
+
+
+table_options = functools.partial(printing_options, unit=True)
+"""Adds the options of `Printing` and the unit of times."""
 
 
 def refuse_to_overwrite(files: Sequence[str], path: str | None) -> None:

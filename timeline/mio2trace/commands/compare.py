@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import click
@@ -57,7 +58,7 @@ def _limit(text: str) -> tuple[str, float]:
 )
 @console.flag("--all", "everything", help="Print every row, not only the rows that changed.")
 @console.damaged_option
-@console.printing_options
+@functools.partial(console.printing_options, default="the answer as text")
 @console.reading_options
 def compare(  # noqa: PLR0913 - click gives each option by keyword
     sides: tuple[str, ...],

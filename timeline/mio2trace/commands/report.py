@@ -4,6 +4,7 @@ ranks of a job wait at its collectives, which one comes last, and why. ``mio2tra
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -180,7 +181,9 @@ def fleet_report(path: str, form: str) -> str:
 @click.command(cls=console.TableCommand, no_args_is_help=True)
 @console.files_argument
 @console.flag("--each", help="Print one row per collective: the rank that came last, by how much, and why.")
-@console.table_options
+@functools.partial(
+    console.printing_options, unit=True, default="the answer as text; with --each a table on a terminal, else csv"
+)
 @console.reading_options
 def ranks(
     files: tuple[str, ...], each: bool, printing: console.Printing, reading: console.Reading, quiet: bool
@@ -189,7 +192,7 @@ def ranks(
 
     FILEs are the inputs of `mio2trace merge`. Transfer: the time of the shortest kernel of a collective on any rank.
     Wait: the time by which a rank's own kernel is longer. Skew: the time between the first and the last start. The
-    straggler is the rank that arrives last most often. --format prints a table with one row per rank.
+    straggler is the rank that arrives last most often. --format csv prints one row per rank.
 
     \b
     Examples:
