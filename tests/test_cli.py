@@ -318,6 +318,11 @@ def test_the_list_of_commands_says_what_each_says_of_itself(command: Any) -> Non
     assert command.get_short_help_str(200) == command.loaded().get_short_help_str(200)
 
 
+@pytest.mark.parametrize("command", ["compare", "ranks"])
+def test_a_command_with_an_answer_says_that_it_is_the_default(command: str) -> None:
+    assert "Default: the answer as text" in run(command, "--help").stdout.decode()
+
+
 def test_help_loads_no_command() -> None:
     code = "import sys; from mio2trace.cli import cli; cli(['--help'], standalone_mode=False); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

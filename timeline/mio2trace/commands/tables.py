@@ -198,8 +198,8 @@ def kernels(  # noqa: PLR0913 - click gives each option by keyword
     """List the kernels of a profile, one row each, or summed.
 
     The column kernel is the kernel's own time; host is the time of the call that launched it. --by name orders by the
-    kernel time per steady iteration; searches are in columns of their own (find). --by layer also needs the log of the
-    run. FILEs may be gzipped; - is standard input.
+    kernel time per steady iteration; searches are in columns of their own (find). --by layer needs a log, modules or
+    ranges. FILEs may be gzipped; - is standard input.
 
     \b
     Examples:
