@@ -155,7 +155,7 @@ KNOWN = [
     (_one_table('"Sample_Timestamp","Exec_Mask","Dispatch_Id","Instruction","Correlation_Id"'), "program counter"),
     (b"ARROW1\0\0\xff\xff\xff\xff", "is a table of Arrow"),
     (_database("CUPTI_ACTIVITY_KIND_KERNEL", "StringIds"), "is a database of NVIDIA's Nsight Systems"),
-    (_database("songs"), "SQLite database of no profiler"),
+    (_database("songs"), "SQLite database of an unknown program"),
     (b"\x18\0\0\0\0\0\0\0abcd\x09\0\0\0\0\0\0\0\0\x1a\x0dbrain.Event:2", "is an events file of TensorBoard"),
     (b'{"$schema": "http://json-schema.org/draft-07/schema#"}', "JSON schema"),
     (b'{"$schema":"https://www.speedscope.app/file-format-schema.json","profiles":[]}', "speedscope"),
@@ -176,7 +176,7 @@ KNOWN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("data", "what"), KNOWN, ids=str)
+@pytest.mark.parametrize(("data", "what"), KNOWN, ids=[what for _, what in KNOWN])
 def test_what_is_known_is_named(data: bytes, what: str, tmp_path: Path) -> None:
     """A folder or an archive without profile and log names the file in it as that file itself is named."""
     (tmp_path / "file").write_bytes(data)
