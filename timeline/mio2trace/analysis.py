@@ -445,7 +445,7 @@ FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, Recursio
 
 
 class Joined(NamedTuple):
-    """``unused``: the sources of logs that the alignment did not use."""
+    """A profile joined with the logs of its run. ``unused``: the sources of logs that the alignment did not use."""
 
     alignment: Alignment
     unused: frozenset[int] = frozenset()

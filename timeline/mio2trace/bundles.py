@@ -557,7 +557,8 @@ _LEVEL = 6
 
 
 class Member(NamedTuple):
-    """``name``: in the archive. ``path``: the file now. ``of``: the input that it represents, if any."""
+    """A member of the archive. ``name``: in the archive. ``path``: the file now. ``of``: the input that it represents,
+    if any."""
 
     name: str
     path: str

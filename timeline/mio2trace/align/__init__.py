@@ -87,7 +87,7 @@ __all__ = [
 
 
 class Step(NamedTuple):
-    """``take`` gives links by ``evidence`` and is left out with all of it."""
+    """A step of the alignment. ``take`` gives links by ``evidence`` and is left out with all of it."""
 
     evidence: tuple[by.Evidence, ...]
     take: Callable[[Attribution], None]

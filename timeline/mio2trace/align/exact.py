@@ -41,7 +41,8 @@ _OF_MIOPEN = frozenset(name for name, row in ROWS.items() if row.miopen)
 
 
 class LoggedOps(NamedTuple):
-    """``logged_as``: places of calls by places of ops. ``ambiguous``: the number of ops with several possible calls."""
+    """PyTorch's ops matched with the calls of MIOpen's log. ``logged_as``: places of calls by places of ops.
+    ``ambiguous``: the number of ops with several possible calls."""
 
     logged_as: dict[int, int]
     ambiguous: int
@@ -294,6 +295,8 @@ def number_steps_as_the_log(attribution: Attribution) -> None:
 
 
 class _Layers:
+    """Layers that ranges of the profile show: modules, ranges of the user, else blocks by the order of the ops."""
+
     def __init__(self, attribution: Attribution, opened: OpenRanges) -> None:
         self._attribution, self._profile, self._links = attribution, attribution.profile, attribution.links
         self._opened = opened

@@ -116,7 +116,7 @@ _TRIED = 4
 
 
 class Layer(NamedTuple):
-    """``within``: the layer around it. ``confidence``: of the captured launch."""
+    """A layer of a captured launch. ``within``: the layer around it. ``confidence``: of the captured launch."""
 
     name: str
     direction: Direction | None
@@ -125,7 +125,8 @@ class Layer(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """``places``: of each kernel's launch in the capture, or `NONE`. ``sure``: kernels with a sure launch."""
+    """The captured launch of each kernel of a replay. ``places``: of each kernel's launch in the capture, or `NONE`.
+    ``sure``: kernels with a sure launch."""
 
     capture: int
     places: Sequence[int]
@@ -142,7 +143,8 @@ class Replay(msgspec.Struct, frozen=True):
 
 
 class Matcher:
-    """``tails``: replays that lack the last launch of their capture."""
+    """Finds the capture of each replay by the names of its kernels. ``tails``: replays that lack the last launch of
+    their capture."""
 
     def __init__(self, captures: Sequence[tuple[str, ...]]) -> None:
         self._captures = captures

@@ -79,7 +79,7 @@ MOST_SIDES = 32
 
 
 class ProcessClock(msgspec.Struct, frozen=True, kw_only=True):
-    """``shift_ns`` converts host times to those of the job's first process.
+    """The clock of a process in a job. ``shift_ns`` converts host times to those of the job's first process.
 
     ``error_ns``: the bound of the error, None if unknown. ``method``: text for the user."""
 
@@ -223,7 +223,8 @@ def _by_unix_time(clock: Clock, other: Clock) -> ProcessClock | None:
 
 
 class _Process(NamedTuple):
-    """``at_once``: the group of its file that ran at the same time, if it names no machine."""
+    """A process whose clock is to be related. ``at_once``: the group of its file that ran at the same time, if it names
+    no machine."""
 
     profile: Profile
     at_once: Hashable

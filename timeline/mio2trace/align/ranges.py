@@ -89,7 +89,8 @@ class OpenRanges:
         return innermost
 
     def _lifts(self) -> list[tuple[Numbers, Numbers]]:
-        """Return for 1, 2, 4, ... levels: when all ranges up to there have ended, and the next outer range."""
+        """Return tables for binary lifting. The n-th one is for 2**n levels of nesting: for each range, when it and the
+        ranges around it up to there have ended (ns), and the place of the next range (`NONE`: none)."""
         lifts = [(self._ends, np.array([*self.parent_of, NONE]))]
         while (lifts[-1][1] != NONE).any():
             ends, next_ = lifts[-1]
@@ -99,15 +100,15 @@ class OpenRanges:
     def _open_at(
         self, times: Numbers, begins: Numbers, innermost: Sequence[int], lifts: Sequence[tuple[Numbers, Numbers]]
     ) -> Numbers:
-        """Return the innermost open range at each time. ``begins``, ``innermost``: columns of
-        the thread's ranges, in order."""
+        """Return the place of the innermost open range at each time (`NONE`: none). ``begins``, ``innermost``: of the
+        thread's ranges, by time."""
         found = np.array([*innermost, NONE])[np.searchsorted(begins, times, "right") - 1]
         for ends, next_ in reversed(lifts):
             found = np.where((found != NONE) & (ends[found] <= times), next_[found], found)
         return found
 
     def launching(self, profile: Profile) -> Iterator[list[int]]:
-        """Yield each range with launches (not of graphs) and the ranges around it."""
+        """Yield for each range with launches (not of graphs) its place and those of the ranges around it."""
         launched = present(self.range_of[~profile.commands.is_replayed])
         for place in launched[launched != NONE].tolist():
             yield [place, *self.around(place)]

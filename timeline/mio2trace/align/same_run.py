@@ -85,7 +85,8 @@ def of_its_threads(profile: Profile, operations: Sequence[Operation]) -> Sequenc
 
 
 class Relation(msgspec.Struct, frozen=True, kw_only=True):
-    """``away_ns``: the distance of the clocks' landmarks. ``why``: a line for the user if they are of two runs."""
+    """Whether a log and a profile are of one run, and by which evidence. ``away_ns``: the distance of the clocks'
+    landmarks. ``why``: a line for the user if they are of two runs."""
 
     by: Literal["apart", "nothing", "clocks", "buffers", "threads"]
     away_ns: int = 0

@@ -487,8 +487,8 @@ HANDED_ON = 5
 
 
 class BatchOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """``shard``: the part of the runs, and the number of parts. ``again``: also repeat failed runs. ``analysis``:
-    options of `mio2trace.analysis`. ``tables_only``, ``function``: of each run (`Work`)."""
+    """Options of all runs of a batch. ``shard``: the part of the runs, and the number of parts. ``again``: also repeat
+    failed runs. ``analysis``: options of `mio2trace.analysis`. ``tables_only``, ``function``: of each run (`Work`)."""
 
     limits: Limits = UNLIMITED
     shard: tuple[int, int] | None = None

@@ -92,7 +92,8 @@ class _Numbers:
 
 
 class _Run:
-    """One run on its own axis, with the selected part."""
+    """One run on its own axis, with the selected part. ``left_out``: profiles of a framework whose clock cannot be
+    related to that of the first profile."""
 
     def __init__(self, run: RunToDraw, options: BuildOptions, numbers: _Numbers, notes: Notes, several: bool) -> None:
         of = f" of {run.name}" if several else ""

@@ -70,6 +70,8 @@ def causes(alignment: Alignment, device: DeviceTime, windows: Sequence[Span]) ->
 
 
 class _Gaps:
+    """Finds why a device was idle: the gaps between its commands, beside the calls and ranges of the host."""
+
     def __init__(self, alignment: Alignment, device: DeviceTime) -> None:
         self._profile = alignment.profile
         self._commands = alignment.profile.commands

@@ -87,8 +87,9 @@ class Iteration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Iterations(msgspec.Struct, frozen=True, kw_only=True):
-    """``all``: in order. ``steady``: numbers of the iterations that count. ``cold``, ``cut``, ``longer``, ``endless``:
-    iterations of the same kind that do not count. ``kinds``: the names of kinds; ``kind``: that of the steady ones.
+    """The iterations of a profile, and which of them count. ``all``: in order. ``steady``: numbers of the iterations
+    that count. ``cold``, ``cut``, ``longer``, ``endless``: iterations of the same kind that do not count. ``kinds``:
+    the names of kinds; ``kind``: that of the steady ones.
 
     ``place_of``: for each activity, the place in ``all`` of its iteration; `NONE` for an activity of no iteration or of
     a search. ``told_by``: ``named`` by a log or profile, a ``repetition`` of kernels, or the ``whole`` run. ``rule``: a

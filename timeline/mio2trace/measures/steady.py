@@ -522,8 +522,9 @@ Kind = Literal["all", "layer", "operation", "kernel"]
 
 
 class Node(msgspec.Struct, kw_only=True):
-    """``own_ns`` and ``kernels``: over all steady iterations, without the nodes below. ``total_ns``, ``total_kernels``:
-    with these. ``name``: empty for kernels in no layer or in no operation, and for the root."""
+    """A node in the tree of layers, operations and kernels. ``own_ns`` and ``kernels``: over all steady iterations,
+    without the nodes below. ``total_ns``, ``total_kernels``: with these. ``name``: empty for kernels in no layer or in
+    no operation, and for the root."""
 
     kind: Kind
     name: str

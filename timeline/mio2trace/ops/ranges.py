@@ -74,8 +74,8 @@ def _of_library(profile: Profile) -> list[tuple[Operation, int]]:
 
 
 def _of_framework(profile: Profile, launching: Iterable[Iterable[int]]) -> list[tuple[Operation, int]]:
-    """Return PyTorch's ops. If an op only calls another op, the inner op is returned. Otherwise it is the innermost op
-    around the launch. The name XLA identifies its ops."""
+    """Return all ops of XLA. Of PyTorch's ops return the innermost ones in the table of ops, and for each other launch
+    the innermost op around it."""
     ranges = profile.ranges
     if profile.framework.name == FRAMEWORK:
         programs = {made.text for made in ranges if made.kind == "frame"}
@@ -171,7 +171,8 @@ _WAYS: dict[str, OperationDirection] = {way: way for way in (FORWARD, DATA, WEIG
 
 
 def _facts(text: str, inputs: Inputs | None, of_several: Container[str]) -> OperationFacts:
-    """``of_several``: names in several programs. XLA names the ops of each program anew: these are different ops."""
+    """Return the facts of an HLO op. ``of_several``: names that several programs have. XLA names the ops of each
+    program anew, so these are different ops."""
     name = text.rpartition("/")[2]
     return _facts_of(text, inputs, text if name in of_several else name)
 

@@ -379,6 +379,8 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
 
 
 class _Reading:
+    """One reading of a file: events are collected in any order, then joined by process and correlation id."""
+
     def __init__(self, source: Source, options: ReadOptions, notes: Notes) -> None:
         self._source = source
         self._everything = options.host_calls

@@ -171,7 +171,8 @@ _ARGS = msgspec.json.Decoder(Args, strict=False)
 
 
 class EventArray:
-    """``pieces`` yields the events; afterwards ``around`` is the object's text without them.
+    """The array of events in a Chrome trace, read piece by piece. ``pieces`` yields the events; afterwards ``around``
+    is the object's text without them.
 
     ``is_alone``: there is no object. Chrome's format allows that, also without the closing bracket.
     """

@@ -226,6 +226,8 @@ def _ended(blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 class _Log:
+    """Offers each line to the decoders, and joins what they found."""
+
     def __init__(self, source: Source, options: ReadOptions, notes: Notes) -> None:
         self._source = source
         self._options = options

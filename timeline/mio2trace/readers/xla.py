@@ -230,7 +230,8 @@ class Shape(NamedTuple):
 
 
 class Instruction(NamedTuple):
-    """``operands``: shapes. ``given``: the inputs of the op for the table of operations; None for most."""
+    """An HLO instruction. ``operands``: shapes. ``given``: the inputs of the op for the table of operations; None for
+    most."""
 
     opcode: str
     target: str

@@ -182,8 +182,8 @@ class Asked(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """``environment``: of the program. ``added``, ``removed``: its differences to the present environment. ``kept``:
-    variables of the person that stay unchanged. ``command``: the whole command line."""
+    """How the program will be run. ``environment``: of the program. ``added``, ``removed``: its differences to the
+    present environment. ``kept``: variables of the person that stay unchanged. ``command``: the whole command line."""
 
     profiler: Profiler
     command: list[str]
@@ -293,7 +293,8 @@ class NotStarted(InputError):
 
 
 class Outcome(NamedTuple):
-    """``code``: for `sys.exit`; 128 + the number of a signal. ``lost``: why the log is incomplete, or empty."""
+    """How the program ended. ``code``: for `sys.exit`; 128 + the number of a signal. ``lost``: why the log is
+    incomplete, or empty."""
 
     code: int
     signal: int | None

@@ -306,7 +306,8 @@ class SelectionError(ValueError):
 
 
 class TableSelection(NamedTuple):
-    """``where``: conditions such as ``kernel_ms>1``, ``layer=conv1``, ``name~gemm`` (contains); all of them must hold.
+    """The rows and columns of a table that are shown. ``where``: conditions such as ``kernel_ms>1``, ``layer=conv1``,
+    ``name~gemm`` (contains); all of them must hold.
 
     ``sort``: columns, largest numbers first, texts from a to z; ``:up`` or ``:down`` after a name chooses the
     direction. ``top``: the most rows. ``columns``: only these. A name may lack its unit, or have another one.
@@ -414,7 +415,8 @@ _KERNELS = ("name", "kernel")
 
 
 class Column(NamedTuple):
-    """``cells``: as they are shown. ``rank``: the least important columns have the highest."""
+    """A column of a printed table. ``cells``: as they are shown. ``rank``: the least important columns have the
+    highest."""
 
     name: str
     cells: list[str]

@@ -427,6 +427,8 @@ class _Holds(NamedTuple):
 
 
 class _Field(NamedTuple):
+    """A field of a stored record."""
+
     kind: type
     name: str
     hint: Any

@@ -27,9 +27,9 @@ from mio2trace.ops.ranges import (
 
 
 class ForwardOp(NamedTuple):
-    """``place``: its range. ``kind``: may be empty; `VIEW` launches nothing, but its gradient may. ``shapes``: of two
-    inputs. ``signature``: equal for equal names and shapes. ``again_in``: the range of the backward pass that ran it
-    again, else `NONE`."""
+    """An op of the forward pass. ``place``: its range. ``kind``: may be empty; `VIEW` launches nothing, but its
+    gradient may. ``shapes``: of two inputs. ``signature``: equal for equal names and shapes. ``again_in``: the range of
+    the backward pass that ran it again, else `NONE`."""
 
     place: int
     text: str
@@ -133,7 +133,8 @@ _COUNTER = "aten::add_", ((), ())
 
 
 class Execution(NamedTuple):
-    """``within``: the block around the layer. ``again``: the backward pass ran it again."""
+    """A layer that ran, in host time. ``within``: the block around the layer. ``again``: the backward pass ran it
+    again."""
 
     name: str
     start_ns: int
@@ -144,7 +145,8 @@ class Execution(NamedTuple):
 
 
 class Sequenced:
-    """``executions``: by first range. ``first_of``: that by range. ``nowhere``: ranges that ran again without layer."""
+    """The layers found in the order of ops. Keys are places of ranges in the profile. ``executions``: by first range.
+    ``first_of``: that by range. ``nowhere``: ranges that ran again without layer."""
 
     def __init__(self) -> None:
         self.executions: dict[int, Execution] = {}
@@ -398,7 +400,8 @@ _MOST_BLOCK_PERIODS = 16
 
 
 class Op(NamedTuple):
-    """``signature``: equal in each repeat. ``kind``: empty if no anchor. ``is_sum``: adds two tensors of one shape."""
+    """An op in the sequence that is searched for repeats, in host time. ``signature``: equal in each repeat. ``kind``:
+    empty if no anchor. ``is_sum``: adds two tensors of one shape."""
 
     text: str
     signature: Hashable

@@ -59,7 +59,8 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True):
-    """``layer_of``: (place in execution order, probability) by position. ``next_of``: of the next best layer."""
+    """An iteration cut into layers so that their times fit the printed ones. ``layer_of``: (place in execution order,
+    probability) by position. ``next_of``: of the next best layer."""
 
     layer_of: dict[int, tuple[int, float]]
     next_of: dict[int, tuple[int, float]]

@@ -237,7 +237,8 @@ _FIRST_COMPARED = 32
 
 
 class Repetition(msgspec.Struct, frozen=True, kw_only=True):
-    """``starts``: where each complete unit of ``period`` elements begins, without overlaps; at least two."""
+    """A sequence that repeats. ``starts``: where each complete unit of ``period`` elements begins, without overlaps; at
+    least two."""
 
     period: int
     starts: tuple[int, ...]

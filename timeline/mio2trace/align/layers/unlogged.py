@@ -174,6 +174,8 @@ class _Known:
 
 
 class _Row(msgspec.Struct, eq=False, dict=True):
+    """The kernels of a pass in one direction, which run through the net's layers in order."""
+
     attribution: Attribution
     positions: range
     kernels: Sequence[int]

@@ -343,8 +343,12 @@ class Repeats:
 
 
 OUT, GONE, LONG, HELPERS, MAIN, WAITING = range(6)
+"""The phase after a kernel: in no call, in a lost call, in a long stretch of lost calls; in a call before its main
+kernel, after it, between it and a further main kernel."""
 GEMM = 8
+"""Added to the phase if the call ran a GEMM."""
 STATES, PHASE = 16, 7
+"""A state is ``STATES * (index + 1) + phase``. ``index``: the last call that began, -1 before the first."""
 
 
 Scores = dict[int, float]
@@ -486,6 +490,8 @@ _LONG = log(LONG_GAP)
 
 
 class Lattice:
+    """The pair hidden Markov model of a queue's kernels and calls. Scores are log-likelihood ratios."""
+
     def __init__(self, likelihood: Likelihood, windows: Windows, chances: Chances, width: Width) -> None:
         self._likelihood = likelihood
         self._kernels = likelihood.kernels

@@ -49,7 +49,8 @@ _SHAPES = ("input", "weights", "output")
 
 
 class _Form(msgspec.Struct, frozen=True, gc=False):
-    """``names``: parameters by place; ``stated``: also those without buffer. ``direction``: a convolution's."""
+    """A call's parameters that are buffers. ``names``: parameters by place; ``stated``: also those without buffer.
+    ``direction``: a convolution's."""
 
     names: tuple[str, ...]
     stated: frozenset[str]
@@ -518,7 +519,8 @@ def _directions_by_beta(name: str, arguments: Sequence[str], *, scaled: bool | N
 
 
 class _Launched(NamedTuple):
-    """``scaled``: whether the kernel before scales a result; None if that is not known."""
+    """What of a kernel's launch can contradict a call. ``scaled``: whether the kernel before scales a result; None if
+    that is not known."""
 
     name: str
     grid: Size3 | None

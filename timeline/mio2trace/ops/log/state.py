@@ -202,7 +202,8 @@ _PARTS = (("ConvForward", "conv"), ("BiasForward", "bias"), ("Activ", "activ"), 
 
 
 class _Plan(msgspec.Struct):
-    """``own``: arguments that were set directly after the plan was made. ``last``: those of its last execution."""
+    """A fusion plan. ``own``: arguments that were set directly after the plan was made. ``last``: those of its last
+    execution."""
 
     input: str
     parts: list[str]

@@ -465,7 +465,7 @@ _LONGEST, _MOST_LINES = 400, 6
 
 
 class WrappedCommands:
-    """``end``: the last line of the command that begins in line ``begin``."""
+    """Commands that a log has in several lines. ``end``: the last line of the command that begins in line ``begin``."""
 
     def __init__(self, out: Collected) -> None:
         self._out = out

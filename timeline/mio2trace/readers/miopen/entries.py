@@ -535,7 +535,8 @@ class Open(msgspec.Struct):
 
 
 class Entries:
-    """``opens``: by thread. ``current``: that of ``thread``. ``wrapped``: a header whose brace has not come yet."""
+    """Gathers the lines of entries, several threads at once. ``opens``: by thread. ``current``: that of ``thread``.
+    ``wrapped``: a header whose brace has not come yet."""
 
     def __init__(self, out: Collected, replay: Replay, notes: Notes) -> None:
         self._out = out

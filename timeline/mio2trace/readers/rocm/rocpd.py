@@ -104,6 +104,8 @@ def _suffixes(database: Database) -> list[str]:
 
 
 class _Reading:
+    """One set of tables in a database. ``suffix``: the end of their names, empty for tables without one."""
+
     def __init__(self, source: Source, database: Database, notes: Notes, suffix: str) -> None:
         self._source = source
         self._database = database

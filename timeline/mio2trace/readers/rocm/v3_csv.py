@@ -129,6 +129,8 @@ def _gpus(source: Source) -> Mapping[str, str]:
 
 
 class _Reading:
+    """One set of tables: rows of all processes, divided among their assemblies."""
+
     def __init__(self, source: Source, notes: Notes, is_counted: bool, gpus: Mapping[str, str]) -> None:
         self._is_counted = is_counted
         self._gpus = gpus

@@ -42,7 +42,7 @@ _CALLS = ("hip_api", "hsa_api", "rccl_api", "rocdecode_api", "rocjpeg_api", "roc
 
 
 _Handle = json_object("handle")
-_MAY_BE_A_HANDLE = _Handle | None, None
+_MAY_BE_A_HANDLE = (_Handle | None, None)
 _Correlation = json_object("internal", "ancestor")
 _Dims = json_object("x", "y", "z")
 _Dispatch = json_object(
@@ -75,13 +75,13 @@ _UNKNOWN = _Symbol()
 _Kind = json_object("kind", "operations")
 _Text = json_object("key", "value")
 _Node = json_object("machine_id", "hostname")
-_NONE, _EMPTY = msgspec.Raw(b"[]"), msgspec.Raw(b"{}")
-_Callbacks = json_object(counter_collection=(msgspec.Raw, _NONE))
+_NO_LIST, _NO_OBJECT = msgspec.Raw(b"[]"), msgspec.Raw(b"{}")
+_Callbacks = json_object(counter_collection=(msgspec.Raw, _NO_LIST))
 _Process = json_object(
-    metadata=json_object("pid", node=(msgspec.Raw, _EMPTY)),
+    metadata=json_object("pid", node=(msgspec.Raw, _NO_OBJECT)),
     strings=json_object(buffer_records=[_Kind], marker_api=[_Text]),
-    agents=(msgspec.Raw, _NONE), kernel_symbols=(msgspec.Raw, _NONE), buffer_records=(dict[str, msgspec.Raw], {}),
-    counters=(msgspec.Raw, _NONE), callback_records=(_Callbacks | None, None),
+    agents=(msgspec.Raw, _NO_LIST), kernel_symbols=(msgspec.Raw, _NO_LIST), buffer_records=(dict[str, msgspec.Raw], {}),
+    counters=(msgspec.Raw, _NO_LIST), callback_records=(_Callbacks | None, None),
 )  # fmt: skip
 """``buffer_records``: each list undecoded, so that only one of the largest lists is in memory at a time."""
 _File = json_object(processes=(list[_Process], msgspec.field(name="rocprofiler-sdk-tool")))  # type: ignore[valid-type]
@@ -110,6 +110,8 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
 
 
 class _Reading:
+    """One process of the file."""
+
     def __init__(self, process: Any, source: Source, notes: Notes) -> None:
         self._process = process
         self._notes = notes
