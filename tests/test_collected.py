@@ -15,6 +15,12 @@ from mio2trace.readers.base import kernel_name
 from mio2trace.readers.collected import plain_lines
 
 LOG = b"""I1120 11:34:29.509450 30462 caffe.cpp:361] Use GPU with device ID 0
+I1120 11:34:29.509458 30462 net.cpp:57] Initializing net from parameters:
+layer {
+  name: "conv1"
+  type: "Convolution"
+}
+
 I1120 11:34:29.509858 30462 net.cpp:150] Setting up conv1
 MIOpen(OpenCL): miopenStatus_t miopenConvolutionForward(miopenHandle_t, const void *){
 alpha = 0x7ffe5cd7a8b0
@@ -38,10 +44,13 @@ COLLECTORS: dict[str, Callable[[int, str], str]] = {
     "docker logs -t": lambda number, line: f"{DAY}{number:09}Z {line}",
     "kubernetes": lambda number, line: f"{DAY}{number:09}+02:00 stderr F {line}",
     "journal": lambda number, line: f"Nov  2 11:34:29 node07 train[742]: {line}",
+    "rsyslog": lambda number, line: f"{DAY}{number:06}+01:00 node07 train[742]: {line}",
     "ts": lambda number, line: f"Nov 20 11:34:29 {line}",
     "Jenkins": lambda number, line: f"[2026-11-20T11:34:29.{number:03}Z] {line}",
     "a date": lambda number, line: f"2026-11-20 11:34:29,{number:03} {line}",
     "mpirun": lambda number, line: f"[1,0]<stderr>:{line}",
+    "mpirun, newer": lambda number, line: f"[1,0]<stderr>: {line}",
+    "mpirun, newer, no blanks at the ends": lambda number, line: f"[1,0]<stderr>: {line}".rstrip(),
     "torchrun": lambda number, line: f"[default0]:{line}",
     "srun": lambda number, line: f" 0: {line}",
     "Ray": lambda number, line: f"\x1b[36m(RayWorkerWrapper pid=742, ip=10.0.0.7)\x1b[0m {line}",
@@ -68,6 +77,7 @@ def test_a_collectors_prefix_is_no_part_of_a_line(collector: str, tmp_path: Path
     change = COLLECTORS[collector]
     lines = [change(number, line) for number, line in enumerate(LOG.decode().splitlines())]
     expected = records(tmp_path / "plain.log", LOG)
+    assert [(layer.layer, layer.type) for layer in expected[0].net] == [("conv1", "Convolution")]
     assert expected[1].count("entry miopenConvolutionForward") == 1
     assert expected[1].count("cut entry") == 0
     assert records(tmp_path / "kept.log", "\n".join([*lines, ""]).encode()) == expected
@@ -94,7 +104,9 @@ def test_calls_that_come_twice_stay_two(tmp_path: Path) -> None:
     assert analyse([path]).run.libraries[0].count("entry") == 9
 
 
-@pytest.mark.parametrize("prefix", ["[1,{}]<stderr>:", "(Worker_TP pid={}) "])
+@pytest.mark.parametrize(
+    "prefix", ["[1,{}]<stderr>:", "(Worker_TP pid={}) ", "2026-11-20T11:34:29.509450+01:00 node07 train[{}]: "]
+)
 def test_several_processes_keep_their_lines_apart(prefix: str, tmp_path: Path) -> None:
     lines = [f"{prefix.format(rank)}{line}" for line in POOLING for rank in (0, 1)]
     path = tmp_path / "run.log"
@@ -142,7 +154,7 @@ def test_what_compilers_hang_on_is_no_part_of_a_name(plain: str, more: str) -> N
 
 def test_a_log_without_miopens_prefix_tells_the_same(tmp_path: Path) -> None:
     command = b"MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver conv -n 2 -c 1 -H 28 -W 28 -k 20 -F 1\n"
-    log = LOG.replace(b"}\n", b"}\n" + command)
+    log = LOG.replace(b"}\nI", b"}\n" + command + b"I")
     _, library = records(tmp_path / "a.log", log)
     _, bare = records(tmp_path / "b.log", log.replace(b"MIOpen(OpenCL): ", b"").replace(b"MIOpen(HIP): ", b""))
     assert library.count("command conv") == 1

@@ -4,9 +4,10 @@ colours.
     miopen-1  | MIOpen(HIP): miopenStatus_t ...             docker compose, podman-compose
     2026-11-20T11:34:29.509450123Z stderr F MIOpen(HIP)...  docker logs -t, Kubernetes, GitHub's runners
     [2026-11-20T11:34:29.509Z] MIOpen(HIP): ...             Jenkins; with blanks for the T and the brackets, others
-    Nov 20 11:34:29 node07 train[742]: MIOpen(HIP): ...     the journal, syslog; without host and program, ts
-    [1,0]<stderr>:MIOpen(HIP): ...                          mpirun --tag-output
-    [default0]:MIOpen(HIP): ...                             torchrun --tee, [rank0]: of PyTorch
+    Nov 20 11:34:29 node07 train[742]: MIOpen(HIP): ...     the journal, syslog; without host and program, ts; rsyslog
+                                                            writes 2026-11-20T11:34:29.509450+01:00 for the time
+    [1,0]<stderr>:MIOpen(HIP): ...                          mpirun --tag-output, in newer ones with a blank
+    [default0]:MIOpen(HIP): ...                             torchrun --tee; [rank0]: of PyTorch, with a blank
     0: MIOpen(HIP): ...                                     srun --label
     (RayWorkerWrapper pid=742) MIOpen(HIP): ...             Ray, vLLM; with an address, in colours
     {"log":"MIOpen(HIP): ...\\n","stream":"stderr","time":"2026-11-20T11:34:29.509450123Z"}    Docker's own file
@@ -27,12 +28,14 @@ import msgspec
 
 from mio2trace.patterns import late
 
+_LAUNCHERS = rb"\[(?P<who>\d{1,9},\d{1,9})\]<std(?:err|out|diag)>:", rb"\[(?P<who>(?:default|rank)\d{1,9})\]:"
 _FORMS = (
+    rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)"
+    rb" [\w.-]{1,64} (?P<who>[\w./@-]{1,64}\[\d{1,10}\]): ",
     rb"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]? (?:std(?:err|out) [FP] )?",
     rb"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,64} (?P<who>[\w./@-]{1,64}(?:\[\d{1,10}\])?): ",
     rb"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d ",
-    rb"\[(?P<who>\d{1,9},\d{1,9})\]<std(?:err|out|diag)>: ?",
-    rb"\[(?P<who>(?:default|rank)\d{1,9})\]: ?",
+    *(launcher + blank for launcher in _LAUNCHERS for blank in (rb"(?: |(?!.))", rb"")),
     rb"(?P<who>[A-Za-z][\w.-]{0,63}) {1,64}\| ",
     rb" {0,9}(?P<who>\d{1,6}): ",
     rb"(?:\x1b\[[\d;]{0,9}m)?\((?P<who>\w{1,64} pid=\d{1,10}(?:, ip=[\w.:]{1,64})?)\)(?:\x1b\[[\d;]{0,9}m)? ",
