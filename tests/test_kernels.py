@@ -154,6 +154,13 @@ def test_a_stranger_between_repetitions_costs_no_other(
     assert found.covered >= len(unit) * max(gap, times - gap)
 
 
+def test_a_graph_launch_counts_as_its_kernels() -> None:
+    """Blocks that repeat within the only step without a graph are no steps beside launches of a graph."""
+    items = [1, 2, 3, 1, 2, 3, 7, 7, 7, 7]
+    assert find_repetition(items) == Repetition(period=3, starts=(0, 3))
+    assert find_repetition(items, [1] * 6 + [6] * 4) == Repetition(period=1, starts=(6, 7, 8, 9))
+
+
 def test_a_million_kernels_take_no_time() -> None:
     found = find_repetition([*range(1000, 1500), *[number % 97 for number in range(1000)] * 300])
     assert found is not None

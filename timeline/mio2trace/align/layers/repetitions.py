@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 from operator import attrgetter
 
 import msgspec
@@ -248,17 +248,19 @@ class Repetition(msgspec.Struct, frozen=True, kw_only=True):
         return self.period * len(self.starts)
 
 
-def find_repetition(sequence: Sequence[Hashable]) -> Repetition | None:
+def find_repetition(sequence: Sequence[Hashable], sizes: Sequence[int] = ()) -> Repetition | None:
     """Return the repetition that covers most of the sequence, then the shortest; None if nothing repeats.
+    ``sizes``: how much each element counts, if not all count the same.
 
     The longest unbroken stretch gives the unit, which is then searched everywhere. The cost is linear."""
     symbols: dict[Hashable, int] = {}
     items = [symbols.setdefault(item, len(symbols)) for item in sequence]
     count = len(items)
+    upto = [*accumulate(sizes or [1] * count, initial=0)]
     places: dict[int, list[int]] = {}
     for position, item in enumerate(items):
         places.setdefault(item, []).append(position)
-    best: tuple[int, int, int] | None = None  # (length, -period, -start)
+    best: tuple[int, int, int] | None = None  # (size, -period, -start)
     step = max(1, count // ANCHORS)
     known: list[tuple[int, int]] = []  # anchors in there give a stretch that is known
     stretches: list[tuple[int, int, int]] = []
@@ -270,7 +272,7 @@ def find_repetition(sequence: Sequence[Hashable]) -> Repetition | None:
         found = _longest_stretch(looked_at, anchor, places[items[anchor]], around)
         if found is not None:
             start, end, period = found
-            best = max(best or (0, 0, 0), (end - start, -period, -start))
+            best = max(best or (0, 0, 0), (upto[end] - upto[start], -period, -start))
             if found != around:
                 stretches.append(found)
             if 2 * (end - start) > count:
@@ -453,7 +455,7 @@ def _accepted(activities: Activities, items: Sequence[Sequence[int]]) -> Repetit
         known, distinct = distinct, len({*keys})
         if known == distinct:
             continue  # names tell all apart that sizes do
-        found = find_repetition(keys)
+        found = find_repetition(keys, [*map(len, items)])
         if found is None:
             continue
         found = _begun_at_launches(activities, items, keys, found)
