@@ -108,11 +108,10 @@ def test_a_layer_of_which_nothing_tells_the_type_does_not_take_all_kernels() -> 
     assert sum(is_right for _, is_right in found) >= 0.8 * len(found)
 
 
-@pytest.mark.parametrize("limit", ["MOST_CELLS", "MOST_IN_A_PASS"])
-def test_more_kernels_and_layers_than_are_looked_at_are_left(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_kernels_and_layers_than_are_looked_at_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """The search is bounded: nothing is said of such a pass."""
     run = begun(3, 20)
-    monkeypatch.setattr(unlogged, limit, 10)
+    monkeypatch.setattr(unlogged, "MOST_CELLS", 10)
     assert NAME_AND_SIZES not in align(run.profile, [run.log], Notes()).links.layer_by
 
 

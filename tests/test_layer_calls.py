@@ -13,6 +13,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 import pytest
 from hypothesis import given
@@ -26,7 +27,8 @@ from benchmarks.damages.sets import HANDLES
 from mio2trace import analyse
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import chances_between
-from mio2trace.align.layers.calls import Stretch, _Layers, chances_in_order
+from mio2trace.align.engine import in_slots
+from mio2trace.align.layers.calls import Stretch, _Layers
 from mio2trace.align.layers.net import Net, NetLayerSpec
 from mio2trace.align.links import NONE, SURE, Links
 from mio2trace.align.rates import BROKEN, CUT, LOST, WHOLE
@@ -79,30 +81,25 @@ def test_chances_are_those_of_all_ways(
         for number, slot in enumerate(way):
             if slot >= 0:
                 worth[number][slot] += value
-    found_in_order = chances_in_order(fits, silent, entered, again, begun=begun, ended=ended)
-    assert found_in_order is not None
+    found_in_order = in_slots([*map(np.array, fits)], silent, entered, again, begun=begun, ended=ended)
     for found, of_call in zip(found_in_order, worth, strict=True):
-        assert found == pytest.approx([one / total for one in of_call], rel=1e-6, abs=1e-6)
+        assert found == pytest.approx([one / total for one in of_call], rel=1e-9, abs=1e-12)
 
 
 def test_calls_that_contradict_each_other_by_the_hundred_are_no_fault() -> None:
     """Half of them are of the last slot, and then half of the first one."""
-    fits = [[1e-7, 1.0]] * 200 + [[1.0, 1e-7]] * 200
-    found = chances_in_order(fits, [0.02, 0.02], [1.0] * 400, [1.0] * 400)
-    assert found is not None
-    assert all(0.0 <= chance <= 1.0 for chances in found for chance in chances)
-    assert all(sum(chances) <= 1.0 + 1e-9 for chances in found)
+    fits = [np.array([1e-7, 1.0])] * 200 + [np.array([1.0, 1e-7])] * 200
+    found = in_slots(fits, [0.02, 0.02], [1.0] * 400, [1.0] * 400)
+    assert ((found >= 0) & (found <= 1)).all()
+    assert (found.sum(1) <= 1 + 1e-9).all()
 
 
-def test_a_long_net_is_looked_at_where_its_calls_are() -> None:
-    """A thousand slots, a call of each: a hundred slots of each call tell, and a limit that is lower is said."""
+def test_in_a_long_net_each_call_is_found() -> None:
+    """A thousand slots, a call of each: passing over all of them is less probable than a float can say."""
     count = 1000
-    fits = [[1e-5] * at + [1.0] + [1e-5] * (count - at - 1) for at in range(count)]
+    fits = [*np.where(np.eye(count) > 0, 1.0, 1e-5)]
     ones = [1.0] * count
-    found = chances_in_order(fits, [0.02] * count, ones, ones, begun=True, at_most=100 * count)
-    assert found is not None
-    assert min(chances[at] for at, chances in enumerate(found)) > 0.99
-    assert chances_in_order(fits, [0.02] * count, ones, ones, begun=True, at_most=20 * count) is None
+    assert in_slots(fits, [0.02] * count, ones, ones, begun=True).diagonal().min() > 0.99
 
 
 NET = {

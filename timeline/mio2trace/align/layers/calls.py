@@ -11,13 +11,12 @@ from typing import NamedTuple
 import numpy as np
 
 from mio2trace.align.attribution import Attribution
+from mio2trace.align.engine import Weights, in_slots
 from mio2trace.align.layers.net import CALLING, NetLayerSpec, may_call, types_of
 from mio2trace.align.links import DOUBTED, NONE, SURE
 from mio2trace.align.rates import (
     BROKEN,
-    CUT,
     LATE,
-    LOST,
     MISSTATED,
     MOST_STRAY,
     NEVER,
@@ -31,103 +30,10 @@ from mio2trace.model.miopen import OperationDirection
 from mio2trace.model.tables import by_key
 from mio2trace.ops.operation import Operation
 
-MOST_PASSED = 64
-"""Slots that are passed over together; more before the first call."""
-NEGLIGIBLE = 1e-9
-
-
-def chances_in_order(
-    fits: Sequence[Sequence[float]],
-    silent: Sequence[float],
-    entered: Sequence[float],
-    again: Sequence[float],
-    *,
-    begun: bool = False,
-    ended: bool = False,
-    at_most: int = 1 << 62,
-) -> list[list[float]] | None:
-    """Return the probability of each call in each slot; the rest is "in none".
-
-    ``fits``: per call and slot. ``silent``: probability per slot of no call. ``entered``, ``again``: how well a call is
-    the first or a further call of a slot. ``begun``, ``ended``: the row of slots is complete there. None beyond
-    ``at_most`` cells."""
-    count = len(silent)
-    lost, cut = LOST / max(1, count), CUT / max(1, count)
-    before_first, behind_last = lost if begun else cut, lost if ended else cut
-    first, last = 0, 0  # states that any way is in: before the first slot, then in each
-    now = [1.0] + [0.0] * count
-    ahead = []  # before each call, what all ways to each state are worth; what those into each slot are
-    for number, (fit, enters, stays) in enumerate(zip(fits, entered, again, strict=False)):
-        if at_most < 0:
-            return None
-        far = lost if number else before_first
-        everywhere = not (number or begun)
-        places = range(max(0, first - 1), count if everywhere else min(count, last + MOST_PASSED))
-        at_most -= len(places)
-        reach = passed = 0.0 if first else now[0]
-        held, came = now[places.start + 1 : places.stop + 1], []
-        for place, here in zip(places, held, strict=True):
-            came.append(((reach + passed * far) * enters + here * stays) * fit[place])
-            reach = reach * silent[place] + here
-            passed += here
-        ahead.append((now[0], first, places, held, came))
-        following = [0.0] * (count + 1)
-        following[0] = now[0] * BROKEN
-        following[places.start + 1 : places.stop + 1] = [
-            into + here * BROKEN for into, here in zip(came, held, strict=True)
-        ]
-        first, last = _narrow(following, 0 if not first else places.start + 1, places.stop + 1)
-        now = following
-    behind = [0.0] * (count + 1)  # what all ways from there on are worth
-    reach = 1.0
-    for place in range(count, -1, -1):
-        behind[place] = reach + behind_last
-        if place:
-            reach *= silent[place - 1]
-    answers: list[list[float]] = []
-    for number in range(len(fits) - 1, -1, -1):
-        fit, enters, stays = fits[number], entered[number], again[number]
-        outside, first, places, held, came = ahead[number]
-        later = behind[places.start + 1 : places.stop + 1]
-        in_slot = [into * after for into, after in zip(came, later, strict=True)]
-        none = outside * BROKEN * behind[0]
-        for here, after in zip(held, later, strict=True):
-            none += here * BROKEN * after
-        # If hundreds of calls contradict each other, all probabilities are too small for a float.
-        total = sum(in_slot) + none or 1.0
-        answers.append([0.0] * count)
-        answers[-1][places.start : places.stop] = [one / total for one in in_slot]
-        far = lost if number else before_first
-        earlier = [0.0] * (count + 1)
-        reach = passed = 0.0
-        for place in range(places.stop, first - 1, -1):
-            own = fit[place - 1] * behind[place] if place else 0.0
-            earlier[place] = (reach + passed * far) * enters + own * stays + BROKEN * behind[place]
-            if place:
-                reach = reach * silent[place - 1] + own
-                passed += own
-        end = places.stop + 1
-        most = max(earlier) or 1.0
-        earlier[first:end] = [one / most for one in earlier[first:end]]
-        behind = earlier
-    return answers[::-1]
-
-
-def _narrow(worth: list[float], begin: int, end: int) -> tuple[int, int]:
-    """Normalise ``worth`` and drop negligible states. Returns the first and last state."""
-    own = worth[begin:end]
-    total = sum(own)
-    least = NEGLIGIBLE * total
-    worth[begin:end] = [one / total if one > least else 0.0 for one in own]
-    kept = [begin + at for at, one in enumerate(own) if one > least]
-    return kept[0], kept[-1]
-
-
 MOST_PASSES = 16
 """Passes between two lines that bound them; more lost lines show nothing."""
-MOST_CELLS = 300_000
-"""Pairs of call and layer that are computed, without repeated passes; ResNet-50's training needs 50,000."""
-MOST_IN_A_PASS = 4_000_000
+MOST_CELLS = 4_000_000
+"""Pairs of call and layer that are computed, without repeated passes; ResNet-50's training needs 300,000."""
 
 
 class Slot(NamedTuple):
@@ -248,7 +154,7 @@ class _Layers:
         output |= {layer.index: _bare(layer.output.split("x")) for layer in net.layers if layer.output}
         self._outputs = [output.get(slot.layer.index) if slot.layer else None for slot in self._pass]
         self._by_kind: dict[tuple[str, OperationDirection | None], list[float]] = {}
-        self._fits: dict[object, list[float]] = {}
+        self._fits: dict[object, Weights] = {}
         self._known: dict[object, list[Found | None]] = {}
         self._left = MOST_CELLS
 
@@ -262,32 +168,23 @@ class _Layers:
         return known
 
     def _solved(self, calls: Sequence[Operation], passes: int, begun: bool, ended: bool) -> list[Found | None]:
-        if self._left < 0 or len(calls) * len(self._pass) * passes > MOST_IN_A_PASS:
+        self._left -= len(calls) * len(self._pass) * passes
+        if self._left < 0:
             return []
         slots = [slot._replace(pass_=number) for number in range(passes) for slot in self._pass]
-        silent = self._silent * passes
-        fits = [self._fit(call) * passes for call in calls]
+        fits = [np.tile(self._fit(call), passes) for call in calls]
         entered = [MISSTATED if call.primitive == "bias" and call.direction == "forward" else 1.0 for call in calls]
         again = [1.0, *starmap(_again, pairwise(calls))]
-        answers: list[Found | None] = []
-        inside, pairs = 0.0, set()
-        solved = chances_in_order(fits, silent, entered, again, begun=begun, ended=ended, at_most=self._left)
-        self._left -= len(calls) * MOST_PASSED
-        if solved is None:
-            self._left = NONE
-            return []
-        for call, chances in zip(calls, solved, strict=True):
-            inside += sum(chances)
-            chance = max(chances)
-            place = chances.index(chance)
-            if call.phase == "run":
-                pairs.add((place, id(call.facts)))
-            answers.append(_found(slots, chances, place, self._most))
+        solved = in_slots(fits, self._silent * passes, entered, again, begun=begun, ended=ended)
         # Calls of a second thread that runs the same net are those of each layer again.
-        runs = sum(call.phase == "run" for call in calls)
-        if runs - len(pairs) > UNLOGGED * runs or inside < (1 - UNLOGGED) * len(calls):
+        runs = [
+            (at, id(call.facts))
+            for at, call in zip(solved.argmax(1).tolist(), calls, strict=True)
+            if call.phase == "run"
+        ]
+        if len(runs) - len({*runs}) > UNLOGGED * len(runs) or solved.sum() < (1 - UNLOGGED) * len(calls):
             return []
-        return answers
+        return [_found(slots, chances, self._most) for chances in solved]
 
     def _silence(self, slot: Slot) -> float:
         if slot.layer is None:
@@ -297,12 +194,13 @@ class _Layers:
             return UNLOGGED
         return 1.0 if types.isdisjoint(CALLING) else SILENT
 
-    def _fit(self, call: Operation) -> list[float]:
+    def _fit(self, call: Operation) -> Weights:
         places = self._searched.get(_problem(call)) if call.primitive == "conv" else None
         key = _sort(call), call.direction, call.output, None if places is None else frozenset(places)
         fit = self._fits.get(key)
         if fit is None:
-            fit = self._fits[key] = self._of_output(call) if places is None else self._of_layers(call, places)
+            fit = np.array(self._of_output(call) if places is None else self._of_layers(call, places))
+            self._fits[key] = fit
         return fit
 
     def _of_layers(self, call: Operation, places: AbstractSet[int]) -> list[float]:
@@ -338,14 +236,15 @@ class _Layers:
         return MISSTATED if direction is None and slot.direction == "backward" else 1.0
 
 
-def _found(slots: Sequence[Slot], chances: list[float], place: int, most: float) -> Found | None:
-    """Return the slot at ``place``; None if it has no layer or is unlikely. Changes ``chances``."""
-    slot, chance = slots[place], min(most, chances[place])
+def _found(slots: Sequence[Slot], chances: Weights, most: float) -> Found | None:
+    """Return the most likely slot; None if it has no layer or is unlikely. Changes ``chances``."""
+    place = int(chances.argmax())
+    slot, chance = slots[place], min(most, float(chances[place]))
     if slot.layer is None or chance < DOUBTED:
         return None
     chances[place] = 0.0
-    next_chance = max(chances)
-    layer = slots[chances.index(next_chance)].layer
+    place = int(chances.argmax())
+    layer, next_chance = slots[place].layer, float(chances[place])
     return Found(slot, chance, layer.layer if layer and next_chance else "", next_chance)
 
 

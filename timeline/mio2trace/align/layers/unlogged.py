@@ -17,7 +17,7 @@ import numpy as np
 
 from mio2trace.align.attribution import DIRECTIONS, Attribution
 from mio2trace.align.clocks.axis import STAMP_NS, Timeline
-from mio2trace.align.layers.calls import chances_in_order
+from mio2trace.align.engine import Weights, in_slots
 from mio2trace.align.layers.net import (
     LAUNCHING,
     NAMING,
@@ -36,9 +36,8 @@ from mio2trace.kernels.facts import size
 from mio2trace.model.log import Direction
 from mio2trace.model.tables import by_key
 
-MOST_CELLS = 300_000
+MOST_CELLS = 1_000_000
 """Pairs of kernel and layer that are computed; SqueezeNet needs 10,000."""
-MOST_IN_A_PASS = 1_000_000
 UNKNOWN_NS = 1 << 62
 ELEMENT_BYTES = 4
 _Types = frozenset[str]
@@ -49,18 +48,17 @@ def place_by_names(attribution: Attribution, positions: range, direction: Direct
     links, activities = attribution.links, attribution.profile.activities
     layers = attribution.net.layers if direction == "forward" else attribution.net.layers[::-1]
     kernels = [p for p in positions if activities[p].kind == "kernel" and not is_filler(attribution, p)]
-    if not layers or all(links.run_of[p] != NONE for p in kernels) or len(kernels) * len(layers) > MOST_IN_A_PASS:
+    if not layers or all(links.run_of[p] != NONE for p in kernels) or len(kernels) * len(layers) > MOST_CELLS:
         return
     row = _Row(attribution, positions, kernels, layers, direction)
-    chances = row.chances() if row.is_of_layers() else None
-    if chances is None:
+    if not row.is_of_layers():
         return
     layer_of: dict[int, LayerKey] = {}
     shaky: set[int] = set()
     before = NONE
-    for position, of_each in zip(kernels, chances, strict=True):
-        place = of_each.index(max(of_each))
-        chance = of_each[place]
+    for position, of_each in zip(kernels, row.chances(), strict=True):
+        place = int(of_each.argmax())
+        chance = float(of_each[place])
         key = layers[place].index, direction
         held = attribution.layer_key(position)
         if held is not None and position not in row.liked:
@@ -68,7 +66,7 @@ def place_by_names(attribution: Attribution, positions: range, direction: Direct
             continue
         if held is not None and chance < SURE:
             own = [position, *_before(attribution, position, positions)]
-            links.doubt_layer(own, min(WHOLE, of_each[row.places[held[0]]]))
+            links.doubt_layer(own, min(WHOLE, float(of_each[row.places[held[0]]])))
         if chance < DOUBTED:
             continue
         layer_of[position] = key
@@ -197,12 +195,11 @@ class _Row(msgspec.Struct, eq=False, dict=True):
         telling = sum(tells_type(name) or name in self._known.names for name in self._names)
         return telling >= DOUBTED * len(self._names)
 
-    def chances(self) -> list[list[float]] | None:
+    def chances(self) -> Weights:
         firsts = [1.0, *(self._known.begins(*pair) for pair in pairwise(self._names))]
         again = [1 - first for first in firsts]
         begun, ended = self.positions.start > 0, self.positions.stop < len(self.attribution.profile.activities)
-        fits = self._fits()
-        return chances_in_order(fits, self.silent, firsts, again, begun=begun, ended=ended, at_most=MOST_CELLS)
+        return in_slots([*map(np.array, self._fits())], self.silent, firsts, again, begun=begun, ended=ended)
 
     def _fits(self) -> list[list[float]]:
         """Return how well each kernel fits each layer; a known layer excludes all others."""
