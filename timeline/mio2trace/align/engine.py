@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -43,6 +43,18 @@ def solved(begin: Weights, steps: Sequence[Step], end: Weights) -> Iterator[Weig
         yield ways / (ways.sum() or 1.0)
         behind = step.back(behind)
         behind /= behind.max() or 1.0
+
+
+class Pairs(NamedTuple):
+    """Each state before, in rows, with each state of the item, in columns."""
+
+    weights: Weights
+
+    def ahead(self, before: Weights) -> Weights:
+        return before @ self.weights
+
+    def back(self, behind: Weights) -> Weights:
+        return self.weights @ behind
 
 
 class _Passed:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import pairwise
 from math import exp
-from operator import itemgetter, mul
+from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import Timeline, chances_between, stamps_bound
+from mio2trace.align.engine import Pairs, Weights, solved
 from mio2trace.align.links import DOUBTED, NONE
 from mio2trace.align.rates import CONTRADICTED, LIKE, LINE_NS, MOST_STRAY, STRAY, TOLERANCE_NS
 from mio2trace.evidence import ORDER
@@ -25,38 +26,22 @@ from mio2trace.model.tables import NO, LayerTimes, Numbers, by_key, combined, di
 
 _SOON_NS = LINE_NS // 4
 _GAP_NS = 8 * LINE_NS
-_EVER = 1 << 63
+_EVER = 1 << 62
 MOST_STATES = 64
 MOST_PARTS = 16
 """Parts of an uncertain moment, and cuts in each, that are tried."""
 
 
-class Printed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A layer line: the layer's end is in [``stamp``, ``latest``] on the host's clock, or a little before.
+class Lines(NamedTuple):
+    """Layer lines in columns: a layer's end is in [``stamp``, ``latest``] on the host's clock, or a little before.
 
     ``floor``: the first activity that may be in it. ``follows``: nothing ran between it and the layer before."""
-
-    stamp: int
-    latest: int
-    printed_ns: int
-    follows: bool
-    floor: int = 0
-
-
-class Lines(NamedTuple):
-    """Layer lines in columns: what `Printed` has of each."""
 
     stamp: Numbers
     latest: Numbers
     printed_ns: Numbers
     follows: NDArray[np.bool_]
     floor: Numbers
-
-    def line(self, at: int) -> Printed:
-        return Printed(
-            stamp=int(self.stamp[at]), latest=int(self.latest[at]), printed_ns=int(self.printed_ns[at]),
-            follows=bool(self.follows[at]), floor=int(self.floor[at]),
-        )  # fmt: skip
 
 
 class Chance(NamedTuple):
@@ -81,12 +66,23 @@ class Rows(NamedTuple):
         return not (self.first[full][1:] < np.maximum.accumulate(self.stop[full])[:-1]).any()
 
 
-class _State(msgspec.Struct, frozen=True, gc=False):
-    first: int
-    stop: int
-    earliest: int
-    latest: int
-    weight: float
+class _States(NamedTuple):
+    """Possible rows of a layer, in columns: its end, if it has the row, is between ``earliest`` and ``latest``."""
+
+    first: Numbers
+    stop: Numbers
+    earliest: Numbers
+    latest: Numbers
+    weight: Weights
+
+    @classmethod
+    def of(cls, states: Sequence[tuple[int, int, int, int, float]]) -> _States:
+        first, stop, earliest, latest = np.array([state[:4] for state in states], np.int64).T
+        return cls(first, stop, earliest, latest, np.array([state[4] for state in states]))
+
+
+_ANY = _States.of([(0, 0, -_EVER, _EVER, 1.0)])
+"""Before all layers."""
 
 
 class Times(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -107,24 +103,22 @@ def likeliest_rows(lines: Lines, times: Times) -> Rows:
     first, stop, is_plain = _plain(lines, low, high, times)
 
     @cache
-    def states(at: int) -> list[_State]:
+    def states(at: int) -> _States:
         bound = int(low[at]), int(high[at])
-        if is_plain[at]:
-            return [_State(int(first[at]), int(stop[at]), *bound, 1.0)]
-        return _states(lines.line(at), *bound, times)
+        own = [(int(first[at]), int(stop[at]), *bound, 1.0)] if is_plain[at] else _possible(lines, at, *bound, times)
+        return _States.of(own)
 
     follow = _are_beside(lines, low, high, first, stop)
     for at in np.flatnonzero(~(is_plain[1:] & is_plain[:-1])).tolist():
-        before, after = states(at), states(at + 1)
-        follow[at] = len(before) == len(after) == 1 and _beside(before[0], after[0], lines.line(at + 1)) == 1
+        ways = _beside(states(at), states(at + 1), lines, at + 1)
+        follow[at] = ways.size == 1 and ways[0, 0] == 1
     begins = np.flatnonzero(np.append(True, follow)) if count else np.empty(0, np.int64)
     ends = np.append(begins[1:], count)
     given = Rows(first, stop, {})
     is_solved = is_plain[begins] & (ends == begins + 1) & (begins > 0)
     for begin, end in zip(begins[~is_solved].tolist(), ends[~is_solved].tolist(), strict=True):
-        opening = states(begin - 1)[0] if begin else None
         stretch = range(begin, end)
-        rows = _solved(opening, [*map(lines.line, stretch)], [*map(states, stretch)], begin)
+        rows = _solved(states(begin - 1) if begin else _ANY, [*map(states, stretch)], lines, begin)
         for at, (row, chances) in zip(stretch, rows, strict=True):
             first[at], stop[at] = row.start, row.stop
             if chances is not None:
@@ -174,45 +168,35 @@ def _are_beside(lines: Lines, low: Numbers, high: Numbers, first: Numbers, stop:
     return together
 
 
-def _states(layer: Printed, low: int, high: int, times: Times) -> list[_State]:
-    """Return the possible rows of a layer that ends between ``low`` and ``high``, weighted by time."""
-    printed, error = layer.printed_ns, times.error_ns
-    states = [
-        _State(first, stop, begun + printed, until + printed, _weight(begun + printed, until + printed, layer))
-        for cell in _cells(low, high)
-        for stop, earliest, latest in _cuts(*cell, times)
-        for cut, begun, until in _cuts(earliest - printed, latest - printed, times)
-        if (first := _behind(layer.floor, cut, until, times)) <= stop
-    ]
+def _possible(lines: Lines, at: int, low: int, high: int, times: Times) -> list[tuple[int, int, int, int, float]]:
+    """Return the states of a layer that ends between ``low`` and ``high``, weighted by time."""
+    stamp, latest, printed, floor = (int(one[at]) for one in (lines.stamp, lines.latest, lines.printed_ns, lines.floor))
+
+    def before(time: int) -> float:  # a line comes soon after the end
+        return _SOON_NS * exp((time - stamp) / _SOON_NS) if time < stamp else _SOON_NS + time - stamp
+
+    states = []
+    for cell in _cells(low, high):
+        for stop, earliest, last in _cuts(*cell, times):
+            for first, begun, until in _cuts(earliest - printed, last - printed, times):
+                # Rounded or late host times may put one before the floor that is behind it.
+                late = first < floor and times.ends[floor - 1] - times.error_ns - until > TOLERANCE_NS
+                if max(first, floor) <= stop and not late:
+                    weight = before(until + printed + 1) - before(begun + printed)
+                    weight /= _SOON_NS + 1 + latest - stamp
+                    states.append((max(first, floor), stop, begun + printed, until + printed, weight))
     if states:
         return states[:: 1 + len(states) // MOST_STATES]
     # An activity goes on across the end or the begin wherever these are: a time is wrong.
-    stop = bisect_right(times.ends, high + error)
-    first = max(layer.floor, bisect_left(times.begins, low - printed - LINE_NS - error))
-    return [_State(min(first, stop), stop, low, high, CONTRADICTED)]
-
-
-def _behind(floor: int, first: int, begin: int, times: Times) -> int:
-    """Return the first activity of a layer that begins at ``begin``, not before its floor; beyond all if impossible."""
-    if first >= floor:
-        return first
-    late = times.ends[floor - 1] - times.error_ns - begin
-    return floor if late <= TOLERANCE_NS else len(times.begins) + 1
+    stop = bisect_right(times.ends, high + times.error_ns)
+    first = max(floor, bisect_left(times.begins, low - printed - LINE_NS - times.error_ns))
+    return [(min(first, stop), stop, low, high, CONTRADICTED)]
 
 
 def _cells(low: int, high: int) -> Iterator[tuple[int, int]]:
     width = max(2 * LINE_NS, (high - low) // MOST_PARTS + 1)
     for start in range(low, high + 1, width + 1):
         yield start, min(start + width, high)
-
-
-def _weight(earliest: int, latest: int, layer: Printed) -> float:
-    """Return the probability that the end is between two times: a line comes soon after it."""
-
-    def before(time: int) -> float:
-        return _SOON_NS * exp((time - layer.stamp) / _SOON_NS) if time < layer.stamp else _SOON_NS + time - layer.stamp
-
-    return (before(latest + 1) - before(earliest)) / (_SOON_NS + 1 + layer.latest - layer.stamp)
 
 
 def _cuts(low: int, high: int, times: Times) -> Iterator[tuple[int, int, int]]:
@@ -231,39 +215,24 @@ _Solved = tuple[range, list[Chance] | None]
 """A row, and how probable its activities are: None if all are sure."""
 
 
-def _solved(
-    opening: _State | None, layers: Sequence[Printed], states: Sequence[Sequence[_State]], number: int
-) -> Sequence[_Solved]:
+def _solved(opening: _States, states: Sequence[_States], lines: Lines, number: int) -> Sequence[_Solved]:
     """Solve a stretch of layers. ``number``: the number of the first layer."""
-    if len(states) == 1 and len(states[0]) == 1:
-        state = states[0][0]
-        sure = state.weight > CONTRADICTED and _beside(opening, state, layers[0]) == 1
-        return [(range(state.first, state.stop), None if sure else [Chance(0.5)] * (state.stop - state.first))]
-    forward: list[list[float]] = []
-    before: Sequence[_State | None] = [opening]
-    reached = [1.0]
-    for layer, after in zip(layers, states, strict=True):
-        ways = [map(mul, reached, [_beside(one, state, layer) for one in before]) for state in after]
-        reached = _scaled([state.weight * sum(way) for state, way in zip(after, ways, strict=True)])
-        forward.append(reached)
-        before = after
-    backward: list[list[float]] = [[1.0] * len(states[-1])]
-    for layer, of_layer, after in zip(layers[:0:-1], states[-2::-1], states[:0:-1], strict=True):
-        worth = [state.weight * weight for state, weight in zip(after, backward[-1], strict=True)]
-        ways = [map(mul, worth, [_beside(one, state, layer) for state in after]) for one in of_layer]
-        backward.append(_scaled([*map(sum, ways)]))
-    backward.reverse()
+    pairs = enumerate(pairwise([opening, *states]), number)
+    steps = [Pairs(_beside(before, after, lines, at) * after.weight) for at, (before, after) in pairs]
+    if len(steps) == 1 and steps[0].weights.size == 1:
+        row = range(int(states[0].first[0]), int(states[0].stop[0]))
+        return [
+            (row, None if steps[0].weights[0, 0] == states[0].weight[0] > CONTRADICTED else [Chance(0.5)] * len(row))
+        ]
     shares: list[dict[int, float]] = []
-    for of_layer, ahead, behind in zip(states, forward, backward, strict=True):
-        weights = _scaled([a * b for a, b in zip(ahead, behind, strict=True)])
+    for one, chances in zip(reversed(states), solved(np.ones(1), steps, np.ones(len(states[-1].first))), strict=True):
         share: dict[int, float] = {}
-        for state, weight in zip(of_layer, weights, strict=True):
-            if weight > CONTRADICTED:
-                certain = weight if state.weight > CONTRADICTED else weight / 2
-                for place in range(state.first, state.stop):
-                    share[place] = share.get(place, 0.0) + certain
+        certain = np.where(one.weight > CONTRADICTED, chances, chances / 2)
+        for state in np.flatnonzero(chances > CONTRADICTED).tolist():
+            for place in range(one.first[state], one.stop[state]):
+                share[place] = share.get(place, 0.0) + float(certain[state])
         shares.append(share)
-    return [*_chosen(shares, number)]
+    return [*_chosen(shares[::-1], number)]
 
 
 def _chosen(shares: Sequence[dict[int, float]], first: int) -> Iterator[_Solved]:
@@ -286,25 +255,17 @@ def _chosen(shares: Sequence[dict[int, float]], first: int) -> Iterator[_Solved]
         yield places, given
 
 
-def _beside(before: _State | None, after: _State, layer: Printed) -> float:
+def _beside(before: _States, after: _States, lines: Lines, at: int) -> Weights:
     """Return how likely two rows are as neighbours: they do not overlap, and what is between them is in no layer."""
-    stop = layer.floor if before is None else max(before.stop, layer.floor)
-    if before is not None:
-        gap = after.latest - layer.printed_ns - before.earliest
-        if after.first < before.stop or gap < -LINE_NS:
-            return float(CONTRADICTED**2)
-    if not layer.follows:
-        return 1.0
-    strays = float(STRAY ** min(after.first - stop, 3)) if after.first > stop else 1.0
-    if before is None:
-        return strays
-    gap = after.earliest - layer.printed_ns - before.latest
-    return strays if gap <= _GAP_NS else strays * max(STRAY, exp(1 - gap / _GAP_NS))
-
-
-def _scaled(weights: list[float]) -> list[float]:
-    total = sum(weights)
-    return [weight / total for weight in weights] if total > 0 else [1 / len(weights)] * len(weights)
+    begins, ends = after.earliest - lines.printed_ns[at], after.latest - lines.printed_ns[at]
+    stops, earliest, latest = before.stop[:, None], before.earliest[:, None], before.latest[:, None]
+    weights = np.ones((len(before.stop), len(after.first)))
+    if lines.follows[at]:
+        strays = after.first - np.maximum(stops, lines.floor[at])
+        gaps = (begins - latest) / _GAP_NS
+        weights = STRAY ** np.clip(strays, 0, 3) * np.clip(np.exp(1 - np.maximum(gaps, 1)), STRAY, 1)
+    weights[(after.first < stops) | (ends - earliest < -LINE_NS)] = CONTRADICTED**2
+    return weights
 
 
 _BEGIN = ("testing", "benchmark begins")
