@@ -5,7 +5,7 @@ Who asks states factors: how well each item fits each of its states, and what le
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mio2trace.align.rates import BROKEN, CUT, LOST
+from mio2trace.model.tables import Numbers
 
 Weights = NDArray[np.float64]
 LEAST_IN_PART = 1e-200
@@ -141,3 +142,68 @@ def in_slots(
     for number, states in enumerate(solved(begin, steps, np.array((end, end))), 1):
         chances[-number] = states[1, 1:]
     return chances
+
+
+MOST_PLACES, MOST_WAYS = 400, 3
+"""Places where an item may end, and ways to each, that are kept: cheap ones that reach far, dear ones that do not."""
+MOST_APART = 40.0
+"""Places that cost so many nats more than the best one have no probability."""
+
+
+class Ways(NamedTuple):
+    """The cheapest ways to where an item ends, in columns, by place; of one place each reaches less far than cheaper
+    ones. ``before``: the way of the item before that it continues."""
+
+    places: Numbers
+    costs: Weights
+    reach: Numbers
+    before: Numbers
+
+    @classmethod
+    def at(cls, place: int, reach: int) -> Ways:
+        """Return the only way to where all begins."""
+        return cls(np.array([place]), np.zeros(1), np.array([reach]), np.zeros(1, np.int64))
+
+    def chances(self, rest: Ways, nat: float) -> tuple[Numbers, Weights]:
+        """Return the places, and the probability of each. ``rest``: the ways on from them. ``nat``: what one costs."""
+        costs = self.costs[:, None] + rest.costs + np.maximum(0, self.reach[:, None] + rest.reach)
+        costs[self.places[:, None] != rest.places] = np.inf
+        first = np.flatnonzero(np.diff(self.places, prepend=-1))
+        over = np.minimum.reduceat(costs.min(1), first)
+        over = (over - over.min()) / nat
+        weights = np.where(over < MOST_APART, np.exp(-over), 0.0)
+        return self.places[first], weights / weights.sum()
+
+
+Worth = Callable[[int, Numbers, Numbers, Numbers], tuple[Weights, Numbers]]
+"""For an item's number, places before it, its own places, and how far the items before reach: what it costs there, and
+how far it reaches."""
+
+
+def cheapest(begin: Ways, places: Sequence[Numbers], worth: Worth) -> list[Ways] | None:
+    """Return the ways to the places where each item may end, after those of the begin; None if an item has none."""
+    found = [begin]
+    for number, own in enumerate(places):
+        before = found[-1]
+        more, reach = worth(number, before.places[:, None], own, before.reach[:, None])
+        costs = before.costs[:, None] + more
+        order = np.lexsort((reach, costs), axis=0)
+        costs, reach = np.take_along_axis(costs, order, 0), np.take_along_axis(reach, order, 0)
+        is_kept = costs < np.inf
+        is_kept[1:] &= reach[1:] < np.minimum.accumulate(reach)[:-1]
+        is_kept &= is_kept.cumsum(0) <= MOST_WAYS
+        is_kept[:, np.argsort(costs[0], kind="stable")[MOST_PLACES:]] = False
+        at, row = np.nonzero(is_kept.T)
+        if not len(at):
+            return None
+        found.append(Ways(own[at], costs[row, at], reach[row, at], order[row, at]))
+    return found
+
+
+def cheapest_places(found: Sequence[Ways]) -> list[int]:
+    """Return the place where each item of the cheapest answer ends."""
+    answer, way = list[int](), int(found[-1].costs.argmin())
+    for one in found[:0:-1]:
+        answer.append(int(one.places[way]))
+        way = int(one.before[way])
+    return answer[::-1]

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from itertools import accumulate, pairwise
-from math import exp
+from itertools import pairwise
 from math import log as ln
 from operator import itemgetter
 
@@ -18,6 +17,7 @@ import numpy as np
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import STAMP_NS, LogClock, in_order, stamps_bound
+from mio2trace.align.engine import MOST_PLACES, Ways, Weights, cheapest, cheapest_places
 from mio2trace.align.layers.net import NetLayerSpec, contradicts, types_of
 from mio2trace.align.layers.repetitions import is_filler, matches, signature
 from mio2trace.align.links import DOUBTED, NONE, SURE
@@ -36,17 +36,14 @@ from mio2trace.align.rates import (
 from mio2trace.evidence import DURATIONS
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import Activity
-from mio2trace.model.tables import Activities
+from mio2trace.model.tables import Activities, Numbers
 
 LIMIT_NATS = -ln(1 - SURE)
 """An answer with this additional cost is as unlikely as a wrong sure link."""
 STRAY = 1000
 """A cut's distance from evenly spread slack costs this part; it only decides between equal answers."""
-MAX_STATES = 400
 MOST_CELLS = 1_000_000
 """Pairs of consecutive cuts; with more, times show nothing. Real fits need a tenth."""
-MAX_WAYS = 3
-"""The number of ways to one cut that are kept: cheaper ways that end late, dearer ways that leave more room."""
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -70,8 +67,6 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
 
 Spans = Callable[[Activity], tuple[int | None, int | None]]
 """Begin (with preparation) and end of an activity; None if unknown."""
-_State = tuple[float, int, int, int]
-"""A way to a cut: misfit, end of the layer's time on the axis, the cut before, the way's place there."""
 
 
 class _Columns(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,8 +76,8 @@ class _Columns(msgspec.Struct, frozen=True, kw_only=True):
     the same for the end of the last activity before c. Both have one element more than there are columns."""
 
     members: list[list[int]]
-    starts: list[int]
-    ends: list[int]
+    starts: Numbers
+    ends: Numbers
 
 
 def on_host(activity: Activity) -> tuple[int | None, int | None]:
@@ -120,14 +115,14 @@ def fit(attribution: Attribution, windows: Sequence[Window], spans: Spans, *, ma
     odd = _odd_names(activities, columns, order, max(DOUBT_NS, round(doubt_ns)))
     if may_go_on:
         printed.append(None)
-        odd.append([0] * (1 + len(columns.members)))
+        odd.append(np.zeros(1 + len(columns.members), np.int64))
     cuts = _best_cuts(columns, printed, odd, slack, doubt_ns)
     if cuts is None:
         return None
-    positions, elsewhere, misfit = cuts
+    positions, former, latter, misfit = cuts
     cuts_of = pairwise([0, *positions])
     cost = misfit
-    misfit -= sum(names[after] - names[before] for names, (before, after) in zip(odd, cuts_of, strict=True))
+    misfit -= sum(int(names[last] - names[first]) for names, (first, last) in zip(odd, cuts_of, strict=True))
     if misfit > claimed / MISFIT + TOLERANCE_NS:
         return None
     layer_of: dict[int, tuple[int, float]] = {}
@@ -135,8 +130,8 @@ def fit(attribution: Attribution, windows: Sequence[Window], spans: Spans, *, ma
     begin = 0
     for layer, end in enumerate(positions[: len(order)]):
         for column in range(begin, end):
+            before, behind = float(former[column]), float(latter[column])
             for position in columns.members[column]:
-                before, behind = elsewhere.get(column, (0.0, 0.0))
                 layer_of[position] = layer, max(0.0, 1 - before - behind)
                 if before > behind:
                     next_of[position] = layer - 1, before
@@ -159,16 +154,16 @@ def _shares(windows: Sequence[Window], iterations: int, in_all_ns: int) -> list[
 
 def _odd_names(
     activities: Sequence[Activity], columns: _Columns, order: Sequence[tuple[NetLayerSpec, Direction]], cost_ns: int
-) -> list[list[int]]:
+) -> list[Numbers]:
     """Return the cumulative cost, per layer and column, of kernels with another layer's name."""
     names = [activities[members[0]].name for members in columns.members]
-    of_kind: dict[tuple[frozenset[str], Direction], list[int]] = {}
+    of_kind: dict[tuple[frozenset[str], Direction], Numbers] = {}
     kinds = [(types_of(layer.layer, layer.type), direction) for layer, direction in order]
     named = frozenset().union(*(types for types, _ in kinds))
     for types, direction in kinds:
         if (types, direction) not in of_kind:
-            odd = (cost_ns * contradicts(name, types, direction, named) for name in names)
-            of_kind[types, direction] = list(accumulate(odd, initial=0))
+            odd = [cost_ns * contradicts(name, types, direction, named) for name in names]
+            of_kind[types, direction] = np.cumsum([0, *odd])
     return [of_kind[kind] for kind in kinds]
 
 
@@ -218,78 +213,78 @@ def _fold(
             if position >= 0:
                 at = (spans(activities[position])[1] or window.start_ns) - window.start_ns
         ends[-1] += at * share
-    return _Columns(members=columns, starts=[round(start) for start in starts], ends=[round(end) for end in ends])
+    return _Columns(members=columns, starts=np.array([*map(round, starts)]), ends=np.array([*map(round, ends)]))
 
 
-def _earliest(columns: _Columns, first: int, last: int, printed: int | None, reach: int) -> tuple[int, int]:
+def _earliest(
+    columns: _Columns, first: Numbers, last: Numbers, printed: int | None, reach: Numbers
+) -> tuple[Numbers, Numbers]:
     """Return the misfit of a layer with columns [first, last) after layers that end at ``reach``, and its end."""
     starts, ends = columns.starts, columns.ends
-    begin = max(reach, ends[first])
-    if first == last:
-        # A layer without activities must find room between its neighbours.
-        end = begin + (printed or 0)
-        return max(0, end - starts[first] - LINE_NS), min(end, max(begin, starts[first]))
-    begin = max(begin, ends[last] - printed) if printed is not None else begin
-    if printed is None or begin > starts[first]:
-        return max(0, begin - starts[first]), max(ends[last], reach)
-    end = begin + printed
-    return max(0, end - starts[last]), min(end, max(ends[last], starts[last]))
+    begin = np.maximum(reach, ends[first])
+    # A layer without activities must find room between its neighbours.
+    end = begin + (printed or 0)
+    empty = end - starts[first] - LINE_NS, np.minimum(end, np.maximum(begin, starts[first]))
+    if printed is None:
+        misfit, end = begin - starts[first], np.maximum(ends[last], reach)
+    else:
+        begin = np.maximum(begin, ends[last] - printed)
+        end = np.minimum(begin + printed, np.maximum(ends[last], starts[last]))
+        is_late = begin > starts[first]
+        misfit = np.where(is_late, begin - starts[first], begin + printed - starts[last])
+        end = np.where(is_late, np.maximum(ends[last], reach), end)
+    is_empty = first == last
+    return np.maximum(0, np.where(is_empty, empty[0], misfit)), np.where(is_empty, empty[1], end)
 
 
 def _best_cuts(
-    columns: _Columns, printed: Sequence[int | None], odd: Sequence[Sequence[int]], slack: int, doubt_ns: float
-) -> tuple[list[int], dict[int, tuple[float, float]], float] | None:
-    """Return the end of each layer in columns, the probability of each column elsewhere, and the misfit."""
-    candidates = _candidates(columns, printed, slack)
+    columns: _Columns, printed: Sequence[int | None], odd: Sequence[Numbers], slack: int, doubt_ns: float
+) -> tuple[list[int], Weights, Weights, float] | None:
+    """Return the end of each layer in columns, how probable each column is in the layer before its own and in the one
+    behind, and the misfit."""
+    candidates, strays = _candidates(columns, printed, slack)
     open_to = [1, *map(len, candidates)]
-    if sum(min(MAX_STATES, before) * after for before, after in pairwise(open_to)) > MOST_CELLS:
+    if sum(min(MOST_PLACES, before) * after for before, after in pairwise(open_to)) > MOST_CELLS:
         return None
-    forward: list[dict[int, list[_State]]] = [{0: [(0.0, 0, 0, 0)]}]
-    for time, cuts, names in zip(printed, candidates, odd, strict=True):
-        reached: dict[int, list[_State]] = {}
-        for cut, stray in cuts:
-            ways: list[_State] = []
-            for before, states in forward[-1].items():
-                if before <= cut:
-                    named = stray + names[cut] - names[before]
-                    for place, (cost, reach, _, _) in enumerate(states):
-                        misfit, end = _earliest(columns, before, cut, time, reach)
-                        ways.append((cost + misfit + named, end, before, place))
-            if ways:
-                reached[cut] = _few(ways)
-        if not reached:
-            return None
-        if len(reached) > MAX_STATES:
-            reached = dict(sorted(reached.items(), key=lambda item: item[1][0][0])[:MAX_STATES])
-        forward.append(reached)
-    count = len(columns.members)
-    total = forward[-1][count][0][0]
-    answer, place = [count], 0
-    for reached in reversed(forward[1:]):
-        _, _, before, place = reached[answer[-1]][place]
-        answer.append(before)
-    answer = answer[-2::-1]
-    limit = total * (CLOSE - 1) + doubt_ns
-    return answer, _elsewhere(columns, printed, odd, candidates, forward, answer, limit), total
+    count, layers = len(columns.members), len(printed)
+    # From behind: the same on the mirrored axis.
+    mirrored = _Columns(members=columns.members, starts=-columns.ends[::-1], ends=-columns.starts[::-1])
+
+    def odds(layer: int, first: Numbers, last: Numbers) -> Weights:
+        cost = strays[layer][last] + odd[layer][last] - odd[layer][first]
+        return np.where(first <= last, cost, np.inf)
+
+    def ahead(layer: int, first: Numbers, last: Numbers, reach: Numbers) -> tuple[Weights, Numbers]:
+        misfit, end = _earliest(columns, first, last, printed[layer], reach)
+        return misfit + odds(layer, first, last), end
+
+    def back(step: int, last: Numbers, first: Numbers, reach: Numbers) -> tuple[Weights, Numbers]:
+        layer = layers - 1 - step
+        misfit, begin = _earliest(mirrored, count - last, count - first, printed[layer], reach)
+        return misfit + odds(layer, first, last), begin
+
+    forward = cheapest(Ways.at(0, 0), candidates, ahead)
+    if forward is None:
+        return None
+    behind = cheapest(Ways.at(count, int(mirrored.ends[0])), [np.unique(one.places) for one in forward[-2:0:-1]], back)
+    assert behind is not None
+    answer, total = cheapest_places(forward), float(forward[-1].costs[0])
+    nat = (total * (CLOSE - 1) + doubt_ns) / LIMIT_NATS
+    before, after = np.zeros(count), np.zeros(count)
+    for number, (one, rest) in enumerate(zip(forward[1:-1], behind[:0:-1], strict=True), 1):
+        # Only the columns of the layers that it divides: others have their own cuts.
+        first, here, last = [0, *answer][number - 1 : number + 2]
+        chances = np.bincount(*one.chances(rest, nat), count + 1)
+        before[here:last] = chances[::-1].cumsum()[::-1][here + 1 : last + 1]
+        after[first:here] = chances.cumsum()[first:here]
+    return answer, before, after, total
 
 
-def _few(ways: list[_State]) -> list[_State]:
-    """Return the cheapest ways; each ends earlier than all cheaper ones."""
-    ways.sort(key=lambda way: way[:2])
-    kept = ways[:1]
-    for way in ways[1:]:
-        if way[1] < kept[-1][1]:
-            kept.append(way)
-            if len(kept) == MAX_WAYS:
-                break
-    return kept
-
-
-def _candidates(columns: _Columns, printed: Sequence[int | None], slack: int) -> list[list[tuple[int, float]]]:
-    """Return the possible ends of each layer with a small cost that only decides between equal answers."""
+def _candidates(columns: _Columns, printed: Sequence[int | None], slack: int) -> tuple[list[Numbers], list[Weights]]:
+    """Return the possible ends of each layer, and for each cut a small cost that only decides between equal answers."""
     count = len(columns.members)
     starts, ends = columns.starts, columns.ends
-    candidates: list[list[tuple[int, float]]] = []
+    candidates, strays = list[Numbers](), list[Weights]()
     claimed = low = high = taken = 0
     # Time that no layer claims belongs to layers whose times are lost; else it is spread evenly.
     takes = [time is None for time in printed] if None in printed else [True] * len(printed)
@@ -300,68 +295,12 @@ def _candidates(columns: _Columns, printed: Sequence[int | None], slack: int) ->
         while low < count and starts[low] < claimed - TOLERANCE_NS:
             low += 1
         expected = claimed + slack * taken // sum(takes)
-        candidates.append(
-            [
-                (cut, max(0, expected - starts[cut], ends[cut] - expected) / STRAY if 0 < cut < count else 0.0)
-                for cut in range(min(low, high), max(low, high) + 1)
-            ]
-        )
-    candidates[-1] = [(count, 0.0)]
-    return candidates
-
-
-def _elsewhere(
-    columns: _Columns,
-    printed: Sequence[int | None],
-    odd: Sequence[Sequence[int]],
-    candidates: Sequence[Sequence[tuple[int, float]]],
-    forward: Sequence[dict[int, list[_State]]],
-    answer: Sequence[int],
-    limit: float,
-) -> dict[int, tuple[float, float]]:
-    """Return the probability of each column in the layers before and behind its own, by the best answers with that."""
-    count = len(columns.members)
-    # From behind: the same on the mirrored axis.
-    starts, ends = ([-time for time in reversed(times)] for times in (columns.ends, columns.starts))
-    mirrored = _Columns(members=columns.members, starts=starts, ends=ends)
-    behind: dict[int, list[_State]] = {count: [(0.0, ends[0], 0, 0)]}
-    elsewhere: dict[int, tuple[float, float]] = {}
-    cuts, scale = [0, *answer, count], limit / LIMIT_NATS
-    for number in range(len(printed) - 1, 0, -1):
-        # The best whole answers in which layer `number` begins at a cut.
-        ahead: dict[int, list[_State]] = {}
-        stray = dict(candidates[number])
-        time, names = printed[number], odd[number]
-        for before in forward[number]:
-            ways: list[_State] = []
-            for cut, states in behind.items():
-                if cut >= before:
-                    named = stray[cut] + names[cut] - names[before]
-                    for cost, reach, _, _ in states:
-                        misfit, begin = _earliest(mirrored, count - cut, count - before, time, reach)
-                        ways.append((cost + named + misfit, begin, 0, 0))
-            if ways:
-                ahead[before] = _few(ways)
-        behind = ahead
-        costs = {
-            cut: min(
-                cost + rest + max(0, end + begin)
-                for cost, end, _, _ in forward[number][cut]
-                for rest, begin, _, _ in states
-            )
-            for cut, states in ahead.items()
-        }
-        # Only the columns of the layers that it divides: others have their own cuts.
-        first, here, last = cuts[number - 1 : number + 2]
-        least = min(costs.values(), default=0.0)
-        weights = {cut: exp((least - cost) / scale) for cut, cost in costs.items() if cost - least < 40 * scale}
-        total = sum(weights.values())
-        for cut, weight in weights.items():
-            for column in range(max(first, min(cut, here)), min(last, max(cut, here))):
-                in_former, in_latter = elsewhere.get(column, (0.0, 0.0))
-                share = weight / total
-                elsewhere[column] = (in_former + share, in_latter) if cut > here else (in_former, in_latter + share)
-    return elsewhere
+        candidates.append(np.arange(min(low, high), max(low, high) + 1))
+        stray = np.maximum(0, np.maximum(expected - starts, ends - expected)) / STRAY
+        stray[[0, -1]] = 0.0
+        strays.append(stray)
+    candidates[-1] = np.array([count])
+    return candidates, strays
 
 
 def place_by_durations(attribution: Attribution) -> None:
