@@ -6,7 +6,6 @@ Who asks states factors: how well each item fits each of its states, and what le
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -17,8 +16,6 @@ from mio2trace.align.rates import BROKEN, CUT, LOST
 from mio2trace.model.tables import Numbers
 
 Weights = NDArray[np.float64]
-LEAST_IN_PART = 1e-200
-"""The least silence of all slots of a part together: floats have no less than 1e-308."""
 
 
 class Step(Protocol):
@@ -58,58 +55,35 @@ class Pairs(NamedTuple):
         return self.weights @ behind
 
 
-class _Passed:
-    """Slots that are passed over, each with its probability of no item."""
-
-    def __init__(self, silent: Weights) -> None:
-        self._count, self._parts = len(silent) + 1, list[tuple[slice, Weights, float]]()
-        nats = np.append(0.0, np.log(silent).cumsum())
-        part = nats // np.log(LEAST_IN_PART)
-        begins = [0, *(1 + np.flatnonzero(np.diff(part))).tolist(), self._count]
-        for begin, end in pairwise(begins):
-            here = nats[begin:end]
-            self._parts.append((slice(begin, end), np.exp(here - here[0]), silent[begin - 1] if begin else 0.0))
-
-    def sums(self, held: Weights) -> Weights:
-        """Return of each place what is held there, and before it with what is passed over in between."""
-        if len(self._parts) == 1:
-            return np.add.accumulate(held / self._parts[0][1]) * self._parts[0][1]
-        sums, before = np.empty(self._count), 0.0
-        for part, worth, silent in self._parts:
-            sums[part] = (np.add.accumulate(held[part] / worth) + before * silent) * worth
-            before = sums[part.stop - 1]
-        return sums
-
-
 class _InSlot(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """An item is in the slot of the item before, in a later one, or in none: rows 1 and 0 of its states, by slot.
 
-    State 0 is before the first slot. ``far``: of passing over any slots."""
+    State 0 is before the first slot. ``silence``: nats of passing over the slots before each. ``far``: over any."""
 
     fit: Weights
-    over: _Passed
-    over_back: _Passed
+    silence: Weights
     far: float
     enters: float
     stays: float
 
     def ahead(self, before: Weights) -> Weights:
         held = before[0] + before[1]
-        former = held[:-1]
-        states = np.zeros_like(before)
-        states[0] = held * BROKEN
-        into = self.over.sums(former) + np.add.accumulate(former) * self.far
-        states[1, 1:] = (into * self.enters + held[1:] * self.stays) * self.fit
+        states = np.array((held * BROKEN, held))
+        states[1, 1:] = (self._passed(held[:-1], self.silence) * self.enters + held[1:] * self.stays) * self.fit
+        states[1, 0] = 0.0
         return states
 
     def back(self, behind: Weights) -> Weights:
         own = behind[1, 1:] * self.fit
-        last_first = own[::-1]
-        into = self.over_back.sums(last_first) + np.add.accumulate(last_first) * self.far
         on = behind[0] * BROKEN
-        on[:-1] += into[::-1] * self.enters
+        on[:-1] += self._passed(own[::-1], -self.silence[::-1])[::-1] * self.enters
         on[1:] += own * self.stays
         return np.array((on, on))
+
+    def _passed(self, held: Weights, silence: Weights) -> Weights:
+        """Return for each slot what is held up to there, after passing over the slots in between."""
+        near = np.logaddexp.accumulate(np.log(held) - silence) + silence
+        return np.exp(near) + np.add.accumulate(held) * self.far
 
 
 def in_slots(
@@ -127,20 +101,19 @@ def in_slots(
     is the first or a further one of a slot. ``begun``, ``ended``: the row of slots is complete there."""
     count = len(silent)
     lost, cut = LOST / max(1, count), CUT / max(1, count)
-    each = np.array(silent, float)
-    over, over_back = _Passed(each[:-1]), _Passed(each[:-1][::-1])
+    silence = np.append(0.0, np.log(silent).cumsum())
+    factors = enumerate(zip(fits, entered, again, strict=False))
     steps = [
-        _InSlot(
-            fit=fit, over=over, over_back=over_back, far=lost if number or begun else cut, enters=enters, stays=stays
-        )
-        for number, (fit, enters, stays) in enumerate(zip(fits, entered, again, strict=False))
+        _InSlot(fit=fit, silence=silence[:-1], far=lost if at or begun else cut, enters=enters, stays=stays)
+        for at, (fit, enters, stays) in factors
     ]
     begin = np.zeros((2, count + 1))
     begin[0, 0] = 1.0
-    end = np.append(np.multiply.accumulate(each[::-1])[::-1], 1.0) + (lost if ended else cut)
+    end = np.exp(silence[-1] - silence) + (lost if ended else cut)
     chances = np.empty((len(steps), count))
-    for number, states in enumerate(solved(begin, steps, np.array((end, end))), 1):
-        chances[-number] = states[1, 1:]
+    with np.errstate(divide="ignore"):  # of states without a way there
+        for number, states in enumerate(solved(begin, steps, np.array((end, end))), 1):
+            chances[-number] = states[1, 1:]
     return chances
 
 

@@ -280,26 +280,20 @@ def _best_cuts(
     return answer, before, after, total
 
 
-def _candidates(columns: _Columns, printed: Sequence[int | None], slack: int) -> tuple[list[Numbers], list[Weights]]:
+def _candidates(columns: _Columns, printed: Sequence[int | None], slack: int) -> tuple[list[Numbers], Weights]:
     """Return the possible ends of each layer, and for each cut a small cost that only decides between equal answers."""
-    count = len(columns.members)
     starts, ends = columns.starts, columns.ends
-    candidates, strays = list[Numbers](), list[Weights]()
-    claimed = low = high = taken = 0
+    claimed = np.cumsum([time or 0 for time in printed])
     # Time that no layer claims belongs to layers whose times are lost; else it is spread evenly.
-    takes = [time is None for time in printed] if None in printed else [True] * len(printed)
-    for time, takes_more in zip(printed, takes, strict=True):
-        claimed, taken = claimed + (time or 0), taken + takes_more
-        while high < count and ends[high + 1] <= claimed + slack + TOLERANCE_NS:
-            high += 1
-        while low < count and starts[low] < claimed - TOLERANCE_NS:
-            low += 1
-        expected = claimed + slack * taken // sum(takes)
-        candidates.append(np.arange(min(low, high), max(low, high) + 1))
-        stray = np.maximum(0, np.maximum(expected - starts, ends - expected)) / STRAY
-        stray[[0, -1]] = 0.0
-        strays.append(stray)
-    candidates[-1] = np.array([count])
+    takes = np.cumsum([time is None or None not in printed for time in printed])
+    expected = (claimed + slack * takes // takes[-1])[:, None]
+    high = np.searchsorted(np.maximum.accumulate(ends[1:]), claimed + slack + TOLERANCE_NS, "right")
+    low = np.searchsorted(np.maximum.accumulate(starts[:-1]), claimed - TOLERANCE_NS)
+    bounds = zip(np.minimum(low, high), np.maximum(low, high) + 1, strict=True)
+    candidates = [np.arange(begin, end) for begin, end in bounds]
+    candidates[-1] = np.array([len(columns.members)])
+    strays = np.maximum(0, np.maximum(expected - starts, ends - expected)) / STRAY
+    strays[:, [0, -1]] = 0.0
     return candidates, strays
 
 
