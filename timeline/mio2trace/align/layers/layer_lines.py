@@ -27,6 +27,8 @@ from mio2trace.model.tables import NO, LayerTimes, Numbers, by_key, combined, di
 _SOON_NS = LINE_NS // 4
 _GAP_NS = 8 * LINE_NS
 _EVER = 1 << 62
+_DIGITS = 9
+"""Smaller differences of probabilities count as equal."""
 MOST_STATES = 64
 MOST_PARTS = 16
 """Parts of an uncertain moment, and cuts in each, that are tried."""
@@ -231,7 +233,7 @@ def _solved(opening: _States, states: Sequence[_States], lines: Lines, number: i
         for state in np.flatnonzero(chances > CONTRADICTED).tolist():
             for place in range(one.first[state], one.stop[state]):
                 share[place] = share.get(place, 0.0) + float(certain[state])
-        shares.append(share)
+        shares.append({place: round(chance, _DIGITS) for place, chance in share.items()})
     return [*_chosen(shares[::-1], number)]
 
 
