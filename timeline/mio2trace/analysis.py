@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -444,7 +444,7 @@ FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, Recursio
 """Errors of the program itself. Then the two files, which can both be read, are shown side by side."""
 
 
-class Joined(NamedTuple):
+class Joined(msgspec.Struct, frozen=True):
     """A profile joined with the logs of its run. ``unused``: the sources of logs that the alignment did not use."""
 
     alignment: Alignment

@@ -259,7 +259,7 @@ def note_shared_devices(profiles: Sequence[Profile], notes: Notes) -> None:
 # -- logs ------------------------------------------------------------------------------------------------------------
 
 
-class Told(NamedTuple):
+class Told(msgspec.Struct, frozen=True):
     """The records of a file other than profiles. ``held``: the places in the job of profiles in this file. ``folder``:
     of the file; empty for standard input."""
 

@@ -21,7 +21,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
@@ -472,7 +472,7 @@ class Manifest(msgspec.Struct, frozen=True):
     told: dict[str, Any] = {}
 
 
-class Unpacked(NamedTuple):
+class Unpacked(msgspec.Struct, frozen=True):
     """A folder with the members of an archive, by their names there; with ``manifest`` if it is one of ours."""
 
     folder: str
@@ -688,7 +688,7 @@ def _write(blocks: Iterable[bytes], path: str, left: int, shown: str, name: str,
 # -- Tar archives, plain or gzipped: one pass over the blocks, in which only plain files are written -------------------
 
 
-class _TarFile(NamedTuple):
+class _TarFile(msgspec.Struct, frozen=True):
     """A header of a tar archive: ``kind`` is its type flag."""
 
     name: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -86,7 +86,7 @@ __all__ = [
 ]
 
 
-class Step(NamedTuple):
+class Step(msgspec.Struct, frozen=True):
     """A step of the alignment. ``take`` gives links by ``evidence`` and is left out with all of it."""
 
     evidence: tuple[by.Evidence, ...]

@@ -180,7 +180,7 @@ _SET_UP = -1
 _NO_LAYERS, _COMPILING = ("aten::", "## Call CompiledFxGraph "), "(dynamo_timed)"
 
 
-class Calls(NamedTuple):
+class Calls(msgspec.Struct, frozen=True):
     """The operations of a run, and the operation of each range (`NONE`: none).
 
     ``weights_of``: the operation of the weights' gradient by that of the data's, if a range is both."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -115,7 +114,7 @@ _TRIED = 4
 """Captures that are compared with a part of a replay: those with most common names."""
 
 
-class Layer(NamedTuple):
+class Layer(msgspec.Struct, frozen=True):
     """A layer of a captured launch. ``within``: the layer around it. ``confidence``: of the captured launch."""
 
     name: str
@@ -124,7 +123,7 @@ class Layer(NamedTuple):
     confidence: float = 1.0
 
 
-class Fit(NamedTuple):
+class Fit(msgspec.Struct, frozen=True):
     """The captured launch of each kernel of a replay. ``places``: of each kernel's launch in the capture, or `NONE`.
     ``sure``: kernels with a sure launch."""
 

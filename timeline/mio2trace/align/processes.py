@@ -231,7 +231,7 @@ class _Process(NamedTuple):
     collectives: Sequence[Collective]
 
 
-class Collective(NamedTuple):
+class Collective(msgspec.Struct, frozen=True):
     """A kernel of a collective with host times; ``position``: among the activities. ``members``: the ranks of its
     group, empty if not recorded. ``ranks``: how many these are, 0 if not recorded."""
 

@@ -413,7 +413,7 @@ def _parts(log: FrameworkLog, groups: Sequence[set[int]]) -> list[FrameworkLog]:
     return [msgspec.structs.replace(run, threads=tuple(own)) for run, own in zip(runs, ids, strict=True)]
 
 
-class Part(NamedTuple):
+class Part(msgspec.Struct, frozen=True):
     """A run of one process: its ``threads`` (None: all) and lines ``first`` to ``stop``."""
 
     run: FrameworkLog

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from mio2trace.kernels.facts import (
@@ -68,7 +69,7 @@ def _gemv(context: Context, kernel: Activity) -> KernelFact:
 Pick = Callable[[tuple[str, ...]], Any]
 
 
-class Helper(NamedTuple):
+class Helper(msgspec.Struct, frozen=True):
     """How a {Copy,Transpose}{,Pad}Matrix kernel states its work. ``sizes`` picks src_one, src_two, dest_one, dest_two.
 
     A Fast kernel has equal sizes on both sides and states none.
@@ -92,7 +93,7 @@ def _helpers(suffix: str, buffers: tuple[int, int], sizes: tuple[int, int, int, 
     return out
 
 
-class Indirect(NamedTuple):
+class Indirect(msgspec.Struct, frozen=True):
     """An indirect kernel: how to find its A, B, C and its auxiliary kernels. Buffers are separate, or one temporary."""
 
     buffers: Pick
@@ -115,7 +116,7 @@ _INDIRECT: dict[str, Indirect] = {
 MOST_BEFORE = 5  # A, B and C; SYR2K before 1.5 prepares A and B twice
 
 
-class Copy(NamedTuple):
+class Copy(msgspec.Struct, frozen=True):
     """An auxiliary kernel for the solver. ``matrix``: the mask of the kernel's matrices that it may have copied."""
 
     turned: bool
@@ -123,7 +124,7 @@ class Copy(NamedTuple):
     matrix: int
 
 
-class Around(NamedTuple):
+class Around(msgspec.Struct, frozen=True):
     """The auxiliary kernels of one indirect kernel, in order."""
 
     before: tuple[Copy, ...]
@@ -263,7 +264,7 @@ def _reading(
     return m, n, k
 
 
-class _Done(NamedTuple):
+class _Done(msgspec.Struct, frozen=True):
     """The SYRK that was just found: a second one after it, with A and B exchanged, is the other half of a SYR2K."""
 
     line: list[int]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 from bisect import bisect_left
 from collections.abc import Mapping
-from typing import NamedTuple
+
+import msgspec
 
 from mio2trace.kernels.facts import (
     MAIN,
@@ -154,7 +155,7 @@ _TENSORS = 4
 PAGE = 4096  # buffers in memory shared with the host may be rounded up
 
 
-class Section(NamedTuple):
+class Section(msgspec.Struct, frozen=True):
     """One kernel of one program. ``sizes``: M, N, K per image and group."""
 
     program: int
@@ -249,7 +250,7 @@ _Alike = tuple[str, Size3 | None, int]
 """Name, size, identity of the arguments."""
 
 
-class _Use(NamedTuple):
+class _Use(msgspec.Struct, frozen=True):
     """The properties that distinguish one layer's kernel from another's. Handles alone do not: in damaged files kernels
     share them."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -216,7 +215,7 @@ def _ends(profile: Profile) -> frozenset[int]:
     return ends if int(profile.commands.number[-1]) > max(calls, default=-1) else frozenset()
 
 
-class Row(NamedTuple):
+class Row(msgspec.Struct, frozen=True):
     """A family of kernels whose sizes are found in one way. ``kernels`` matches whole names."""
 
     library: str

@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 from functools import cache, lru_cache
 from itertools import product
 from os.path import commonprefix
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -640,7 +640,7 @@ _PROGRAMS = tuple((late(row[0]), _of_miopen(row)) for row in _STATED)
 are of another primitive."""
 
 
-class Stated(NamedTuple):
+class Stated(msgspec.Struct, frozen=True):
     """Facts from build options: numbers, direction, filter, channels, whether MIOpen's; the meaning of any kernel."""
 
     numbers: frozenset[int]

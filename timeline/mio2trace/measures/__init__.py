@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -38,7 +37,7 @@ _NO_WORK, _TOLD, _NOT_TOLD, _OF_KERNELS = range(4)
 """The source of an operation's work: it has none, the log, unknown, its kernels."""
 
 
-class _Summed(NamedTuple):
+class _Summed(msgspec.Struct, frozen=True):
     """Sums by operation, by execution of a layer, by pass; auxiliary kernels by primitive and role."""
 
     operations: Sums

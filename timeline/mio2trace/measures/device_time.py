@@ -566,7 +566,7 @@ class DeviceTime(msgspec.Struct, frozen=True, kw_only=True):
         return sum(one.step_ns or 0 for one in self.windows if one.place in places)
 
 
-class _Step(NamedTuple):
+class _Step(msgspec.Struct, frozen=True):
     """The bounds of a step on a device. ``ended``: on the main stream, of an only step on any; ``launched_before``:
     when what runs on the main stream and was launched before the step ended."""
 

@@ -21,7 +21,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -299,7 +299,7 @@ def _told(lengths: Numbers) -> tuple[int, int, int]:
     return len(lengths), added(lengths), int(lengths.max(initial=0))
 
 
-class _Nested(NamedTuple):
+class _Nested(msgspec.Struct, frozen=True):
     """Ranges of a thread in order of time, and the place of the range around each, -1: none."""
 
     starts: list[int]

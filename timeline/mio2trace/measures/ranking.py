@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import msgspec
 import numpy as np
@@ -207,7 +207,7 @@ def _rest(ran: Sequence[SteadyCost[Key]], whole: SteadyCost[str], name: str) -> 
 # -- Auxiliary kernels and naive kernels -------------------------------------------------------------------------------
 
 
-class Kind(NamedTuple):
+class Kind(msgspec.Struct, frozen=True):
     """The kind of a kernel's time, from its role and name."""
 
     role: str
@@ -231,7 +231,7 @@ def kind_of(name: str, fact: KernelFact | None) -> Kind:
     return Kind(of_kernel, helps(of_kernel), meaning is not None and meaning.algorithm == "Naive")
 
 
-class Form(NamedTuple):
+class Form(msgspec.Struct, frozen=True):
     """Common properties of kernels with equal name and facts: ``kind``, and the fact of the first kernel."""
 
     name: str
@@ -239,7 +239,7 @@ class Form(NamedTuple):
     fact: KernelFact | None
 
 
-class Forms(NamedTuple):
+class Forms(msgspec.Struct, frozen=True):
     """The kernels of a profile by name and by form, both in order of first appearance.
 
     ``name_of``, ``form_of``: of each activity the place of its own, `NONE` of what is no kernel.

@@ -15,7 +15,7 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
@@ -444,7 +444,7 @@ def _keyed(keys: Iterator[Key]) -> tuple[list[Key], list[int]]:
 # -- The kernels and copies of steady iterations in columns: every ranking sums over them ------------------------------
 
 
-class Counted(NamedTuple):
+class Counted(msgspec.Struct, frozen=True):
     """``names`` and ``name_of``: of all kernels, as in `Forms`.
 
     ``place_of``: of each activity its iteration's place among the steady ones, `NONE` where it is in none. The

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, NamedTuple
 
+import msgspec
+
 # -- The description of a column or a field: type, unit, meaning, where it is shown, and what its text may contain -----
 #
 # The annotation of a record's field has this description. ``name: Name`` is text that the privacy rules treat as a name
@@ -34,7 +36,7 @@ class Column(NamedTuple):
     shown: frozenset[Place] = frozenset()
 
 
-class Holds(NamedTuple):
+class Holds(msgspec.Struct, frozen=True):
     """The content of a text field. ``layer``: names that may contain slashes (``/block1/conv1``), so only a name that
     begins with a folder of the system counts as a path. ``name``: a few distinct names. ``text``: anything. ``never``:
     no output may show it. ``word``: a word that the reader knows, or only letters and digits."""

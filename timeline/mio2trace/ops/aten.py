@@ -36,7 +36,7 @@ _MOST = 1 << 40
 """A larger length cannot be that of a tensor."""
 
 
-class Given(NamedTuple):
+class Given(msgspec.Struct, frozen=True):
     """The inputs of one op, by place; a missing input is empty."""
 
     inputs: Inputs
@@ -100,7 +100,7 @@ _Direction = OperationDirection | None
 _Maker = Callable[[Given, _Direction], Made]
 
 
-class _Row(NamedTuple):
+class _Row(msgspec.Struct, frozen=True):
     """An op: what is known even if its inputs do not show the problem. ``miopen``: MIOpen computes it."""
 
     primitive: str

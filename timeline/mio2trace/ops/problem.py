@@ -8,7 +8,7 @@ package.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import ClassVar, Literal, NamedTuple, Self
+from typing import ClassVar, Literal, Self
 
 import msgspec
 
@@ -324,7 +324,7 @@ def work(shape: Shape) -> int | None:
     return product(shape) if shape else None
 
 
-class Cost(NamedTuple):
+class Cost(msgspec.Struct, frozen=True):
     """The work and traffic of a problem; None if unknown, and for sizes that no device could process."""
 
     gemm: Gemm | None

@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from importlib import import_module
-from typing import NamedTuple, cast
+from typing import cast
+
+import msgspec
 
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
@@ -103,7 +105,7 @@ class GoesWithATrace(InputError):
     """A table that a profiler writes beside the trace, and that adds nothing to the trace."""
 
 
-class Accepted(NamedTuple):
+class Accepted(msgspec.Struct, frozen=True):
     """The accepted formats of a file. ``readers``: None is all. ``rest``: for text that none of them knows."""
 
     expected: str = "a log or a profile"
@@ -187,7 +189,7 @@ _WHOLE_HEAD = 60_000
 """A smaller file has fewer bytes than this check needs."""
 
 
-class Known(NamedTuple):
+class Known(msgspec.Struct, frozen=True):
     recognises: Callable[[bytes], bool]
     what: str
     instead: str

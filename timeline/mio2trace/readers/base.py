@@ -4,7 +4,7 @@ module with several formats has a `Format` for each."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -50,7 +50,7 @@ class Reader(Protocol):
         """Return the records of ``source``. Raises `InputError` if it is unusable."""
 
 
-class Format(NamedTuple):
+class Format(msgspec.Struct, frozen=True):
     """One of several formats of a module, as a `Reader`."""
 
     NAME: str

@@ -9,6 +9,8 @@ from itertools import chain, pairwise
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
+import msgspec
+
 from mio2trace.align.links import DOUBTED, NONE
 from mio2trace.align.ranges import MarkedStep, OpenRanges, step_at
 from mio2trace.model.profile import Profile, Range
@@ -26,7 +28,7 @@ from mio2trace.ops.ranges import (
 )
 
 
-class ForwardOp(NamedTuple):
+class ForwardOp(msgspec.Struct, frozen=True):
     """An op of the forward pass. ``place``: its range. ``kind``: may be empty; `VIEW` launches nothing, but its
     gradient may. ``shapes``: of two inputs. ``signature``: equal for equal names and shapes. ``again_in``: the range of
     the backward pass that ran it again, else `NONE`."""
@@ -132,7 +134,7 @@ _COUNTER = "aten::add_", ((), ())
 """In training, batch norms first count their batches by an addition."""
 
 
-class Execution(NamedTuple):
+class Execution(msgspec.Struct, frozen=True):
     """A layer that ran, in host time. ``within``: the block around the layer. ``again``: the backward pass ran it
     again."""
 
@@ -399,7 +401,7 @@ _LOOK_BACK = 8
 _MOST_BLOCK_PERIODS = 16
 
 
-class Op(NamedTuple):
+class Op(msgspec.Struct, frozen=True):
     """An op in the sequence that is searched for repeats, in host time. ``signature``: equal in each repeat. ``kind``:
     empty if no anchor. ``is_sum``: adds two tensors of one shape."""
 
@@ -411,7 +413,7 @@ class Op(NamedTuple):
     is_sum: bool = False
 
 
-class Block(NamedTuple):
+class Block(msgspec.Struct, frozen=True):
     """The ops from ``first`` to before ``end``. ``is_usual``: they are those of most blocks of the run."""
 
     first: int
@@ -425,7 +427,7 @@ class _Run(NamedTuple):
     length: int
 
 
-class _Slot(NamedTuple):
+class _Slot(msgspec.Struct, frozen=True):
     """A place between two ops: op ``at`` behind the anchor before anchor ``offset``. ``is_end``: a sum's end."""
 
     offset: int
@@ -436,7 +438,7 @@ class _Slot(NamedTuple):
     is_end: bool
 
 
-class _Placed(NamedTuple):
+class _Placed(msgspec.Struct, frozen=True):
     """First anchors of a run's blocks, names of the ops between two blocks, and how many of these end a block."""
 
     starts: range

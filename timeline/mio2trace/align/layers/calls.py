@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from itertools import pairwise, starmap
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from mio2trace.align.attribution import Attribution
@@ -44,7 +45,7 @@ class Slot(NamedTuple):
     direction: Direction = "forward"
 
 
-class Found(NamedTuple):
+class Found(msgspec.Struct, frozen=True):
     """The most likely slot of a call and its probability; the next best layer and its probability."""
 
     slot: Slot
@@ -53,7 +54,7 @@ class Found(NamedTuple):
     next_chance: float = 0.0
 
 
-class Stretch(NamedTuple):
+class Stretch(msgspec.Struct, frozen=True):
     """Lines ``after`` to ``before`` (None: end of the log) of ``iterations``; first None: its begin is lost."""
 
     iterations: tuple[int | None, ...]

@@ -53,7 +53,7 @@ class Chance(NamedTuple):
     other: tuple[int, float] | None = None
 
 
-class Rows(NamedTuple):
+class Rows(msgspec.Struct, frozen=True):
     """The activities of each layer line, from ``first`` to before ``stop``. ``unsure``: how probable each of them is,
     for rows in which one may be elsewhere."""
 

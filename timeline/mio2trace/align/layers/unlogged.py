@@ -10,7 +10,6 @@ from collections.abc import Callable, Hashable, Iterator, Sequence, Set
 from functools import cache
 from itertools import pairwise
 from math import prod
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -407,7 +406,7 @@ COMPARED_EACH = 32
 _BEHIND = frozenset(("iteration", "average begins", "average iteration", "total", "benchmark ends"))
 
 
-class _Iteration(NamedTuple):
+class _Iteration(msgspec.Struct, frozen=True):
     """An iteration's number and its places ``first`` to ``stop`` among all kernels."""
 
     number: int

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 import msgspec
 
@@ -112,7 +112,7 @@ def _letter(operand: Operand) -> str:
     return "T" if operand.transposed else "N"
 
 
-class View(NamedTuple):
+class View(msgspec.Struct, frozen=True):
     """An operand, and whether it is a copy: BLAS cannot read its layout, or its strides were not recorded."""
 
     operand: Operand

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -211,7 +211,7 @@ _TOGETHER = 1 << 12
 """Stamps that are read at once."""
 
 
-class _Form(NamedTuple):
+class _Form(msgspec.Struct, frozen=True):
     """Common fields of many commands."""
 
     kind: Literal["kernel", "copy"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
@@ -72,7 +72,7 @@ def _folded(blocks: Iterable[bytes], folder: ProfileFolder, place: str, options:
     return folder.finish()
 
 
-class _Part(NamedTuple):
+class _Part(msgspec.Struct, frozen=True):
     """Whole calls as an array, with the place in bytes of the first call. ``ending``: after it another call follows,
     the array is closed, the input ends (``cut``), or a call does not end."""
 

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from operator import attrgetter
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -66,7 +66,7 @@ Value = TypeVar("Value")
 TWICE = "row that is there twice, with one id and equal times: counted once"
 
 
-class _Form(NamedTuple):
+class _Form(msgspec.Struct, frozen=True):
     """Common fields of many commands."""
 
     kind: Kind

@@ -72,7 +72,7 @@ class _Begin(NamedTuple):
     behind: bytes
 
 
-class Samples(NamedTuple):
+class Samples(msgspec.Struct, frozen=True):
     """Values of counters among the slices of a track: when, and the event that sets the counter, of each."""
 
     times: Ints
