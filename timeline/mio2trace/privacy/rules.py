@@ -545,16 +545,10 @@ def rules_for(sort: Sort, cut: frozenset[str]) -> tuple[Rule, ...]:
     return tuple(rule for rule in RULES if sort in rule.sorts and rule.kinds & cut)
 
 
-def _table(classes: dict[str, str]) -> bytes:
-    return bytes(
-        next((ord(shape) for shape, characters in classes.items() if chr(at) in characters), at) for at in range(256)
-    )
-
-
-_SMALL, _DIGITS = "abcdefghijklmnopqrstuvwxyz", "0123456789"
-_AS_HEX = _table({"h": "abcdef" + _DIGITS, "x": _SMALL})
-_AS_NUMBERS = _table({"x": _SMALL, "0": _DIGITS})
-_AS_WORDS = _table({"w": _SMALL + _DIGITS + "_+/-"})
+_SMALL, _DIGITS, _OF_HEX = b"abcdefghijklmnopqrstuvwxyz", b"0123456789", b"abcdef0123456789"
+_AS_NUMBERS = bytes.maketrans(_SMALL + _DIGITS, b"x" * len(_SMALL) + b"0" * len(_DIGITS))
+_AS_HEX = bytes.maketrans(_SMALL + _OF_HEX, b"x" * len(_SMALL) + b"h" * len(_OF_HEX))
+_AS_WORDS = bytes.maketrans(_SMALL + _DIGITS + b"_+/-", b"w" * (len(_SMALL) + len(_DIGITS) + 4))
 _SIGNS = frozenset(
     one
     for rule in RULES
