@@ -10,7 +10,6 @@ import contextlib
 import errno
 import io
 import os
-import re
 import stat
 import sys
 import tempfile
@@ -25,6 +24,7 @@ import msgspec
 from mio2trace.model.profile import Anchors, Profile, anchors_of
 from mio2trace.notes import LEADS_OUT, UNREADABLE, InputError, Notes, OptionError, with_losses
 from mio2trace.outgoing import count
+from mio2trace.patterns import late
 from mio2trace.privacy import Cleaner, is_pseudonym
 from mio2trace.readers import ANY, PROFILES, READERS, Accepted, GoesWithATrace, detect, refusal, run_log
 from mio2trace.readers import ck as ck
@@ -38,7 +38,7 @@ __all__ = [
 ]  # fmt: skip
 
 FilePath = str | os.PathLike[str]
-_ROTATED = re.compile(r"(.+)\.(\d{1,4})(?:\.gz)?")
+_ROTATED = late(r"(.+)\.(\d{1,4})(?:\.gz)?")
 Progress = Callable[[str, int, int], None]
 """Is called with an input's name, the bytes read, and all bytes (0 if unknown)."""
 TABLES_SUFFIX = ".parquet"

@@ -28,12 +28,13 @@ from mio2trace.model.tables import NO, distinct, least, most
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops import operations
 from mio2trace.ops.operation import Operation
+from mio2trace.patterns import late
 
 _FOLDER, _NAME, _BUFFERS, _THREADS, _OWN = range(5)
 """Strength of the evidence that a process wrote a log: its own folder, the file's name, common buffers, thread ids, one
 file with the profile."""
-_RANK = re.compile(r"(?<![a-z])(?:rank|r)[ _.-]?(\d{1,9})(?!\d)", re.IGNORECASE)
-_NUMBER = re.compile(r"(?<!\d)\d{2,10}(?!\d)")
+_RANK = late(r"(?<![a-z])(?:rank|r)[ _.-]?(\d{1,9})(?!\d)", re.IGNORECASE)
+_NUMBER = late(r"(?<!\d)\d{2,10}(?!\d)")
 _SHARED_DEVICE = "GPU that several processes used at the same time: what looks idle in one may be the work of another"
 _LIKE = 0.9
 """The least share of a process's kernels that another file of it has: some formats lack kernels."""
@@ -178,15 +179,15 @@ def in_order(profiles: Iterable[Profile]) -> list[Profile]:
     )
 
 
-_PART_OF_JOB = re.compile(
+_PART_OF_JOB = late(
     r"(?<![a-z])(rank|worker|node|gpu|device|dev|dp|tp|pp|ep|cp|sp|fsdp|shard|stage|replica|proc|process|client|server"
     r"|actor|critic|rollout|trainer|learner|generator|encoder|decoder|prefill|decode|draft)"
     r"(?:[ _.-]?(\d{1,5})(?!\d)|(?![a-z\d]))",
     re.IGNORECASE,
 )
 """Words for a process in the name of its file. No other word of a name is shown: a trace has no names of files."""
-_SMALL = re.compile(r"\d{1,4}", re.ASCII)
-_DIGITS, _BETWEEN = re.compile(r"\d+"), re.compile(r"\D+")
+_SMALL = late(r"\d{1,4}", re.ASCII)
+_DIGITS, _BETWEEN = late(r"\d+"), late(r"\D+")
 
 
 def _labels_by_file(names: Sequence[str]) -> list[str]:

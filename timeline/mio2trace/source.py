@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import msgspec
 
 from mio2trace.notes import InputError, Notes
+from mio2trace.patterns import late
 
 if TYPE_CHECKING:
     import zipfile  # imported where it is used: other inputs do not need it
@@ -437,7 +438,7 @@ DEEPEST = 32
 """The most nested folders: each takes far longer to create than to name."""
 _MOST_OF_A_DIRECTORY = 4 << 20
 """Bytes: the directory of an archive is read as a whole before anything is known about it."""
-_NOT_IN_A_NAME = re.compile(r"[\x00-\x1f\x7f\\]|^[A-Za-z]:")
+_NOT_IN_A_NAME = late(r"[\x00-\x1f\x7f\\]|^[A-Za-z]:")
 _PACKED = (0, 8)
 """Accepted compression methods: none, and deflate (APPNOTE 4.4.5)."""
 _PACKED_AGAIN = (*ZIP_MAGIC, b"7z\xbc\xaf\x27\x1c", b"Rar!")
@@ -449,10 +450,10 @@ _MOST_OF_A_HEADER = 1 << 20
 _MOST_OF_HEADERS = 16 << 20
 """Bytes of all of them: a packed archive of few kB may state many."""
 
-_HERE = re.compile(r"(?:\./+)+")
-_OCTAL = re.compile(rb"[0-7]{1,12}")
-_DECIMAL = re.compile(r"[0-9]{1,18}", re.ASCII)
-_LENGTH = re.compile(rb"([0-9]{1,18}) ")
+_HERE = late(r"(?:\./+)+")
+_OCTAL = late(rb"[0-7]{1,12}")
+_DECIMAL = late(r"[0-9]{1,18}", re.ASCII)
+_LENGTH = late(rb"([0-9]{1,18}) ")
 
 
 _LEADS_OUT = "a name that leads out of the archive, or is none; expected a plain file"

@@ -34,6 +34,7 @@ from mio2trace.model.miopen import Message, MiopenLog
 from mio2trace.model.profile import Profile
 from mio2trace.ops.operation import primitive_name
 from mio2trace.outgoing import json_text, shortened, visible, without_middle
+from mio2trace.patterns import late
 
 if TYPE_CHECKING:
     from mio2trace.ranks import RankTotal
@@ -458,17 +459,17 @@ def rank_cells(name: str, row: RankTotal, width: int) -> tuple[str, ...]:
     )
 
 
-_VALUE = re.compile(
+_VALUE = late(
     r"(?P<name>\bHIP|\bMIOpen|\bMIOPEN_[A-Z0-9_]{1,60})(?: version | ?= ?)(?P<value>[\w.()+-]{1,60})", re.ASCII
 )
 """Such as ``MIOpen version 3.5.1.5b515cf1bc`` or ``MIOPEN_FIND_MODE = DYNAMIC_HYBRID(5)``."""
 
 
-_GFX = re.compile(r"\bgfx(?:9[0-9a-f]{2}|1[0-9a-f]{3}|[78][0-9]{2})(?=\b|_|[0-9]{2,3}\b)", re.ASCII)
+_GFX = late(r"\bgfx(?:9[0-9a-f]{2}|1[0-9a-f]{3}|[78][0-9]{2})(?=\b|_|[0-9]{2,3}\b)", re.ASCII)
 """Such as ``gfx942``, even if the number of compute units follows: ``gfx942304``."""
-_ISA = re.compile(r"_ISA([0-9a-fA-F]{3,4})(?=_|$)", re.ASCII)
+_ISA = late(r"_ISA([0-9a-fA-F]{3,4})(?=_|$)", re.ASCII)
 """The architecture in the name of a Tensile kernel."""
-_NUMBERED = re.compile(r"(?i)(?:device|gpu|agent) ?\d+(?: \(TensorFlow\))?")
+_NUMBERED = late(r"(?i)(?:device|gpu|agent) ?\d+(?: \(TensorFlow\))?")
 """A name that a reader makes up if the profile has none."""
 
 

@@ -27,6 +27,7 @@ from mio2trace.findings.rule import ms, percent
 from mio2trace.kernels.purposes import PURPOSES
 from mio2trace.measures.statistics import fixed
 from mio2trace.outgoing import count, shortened, visible, without_middle
+from mio2trace.patterns import late
 
 if TYPE_CHECKING:
     from mio2trace.ranks import Meeting, RankTotal
@@ -45,7 +46,7 @@ SENTENCE, LONGEST_SENTENCE = 2, 3
 """The least and the most lines of a finding's number and of its advice."""
 LEAST_NAME = 16
 """The characters that stay of a long name in a sentence."""
-_CLAUSE = re.compile(r"(?<=[.;]) (?=[\w`(])")
+_CLAUSE = late(r"(?<=[.;]) (?=[\w`(])")
 """The end of a sentence, or of a part of one."""
 LABEL = 12
 TIME, SHARE = 11, 9
@@ -231,7 +232,7 @@ def _beside(section: Section, room: int) -> list[str]:
     return lines[:room]
 
 
-_ITEM = re.compile(r"[,;:] | \(")
+_ITEM = late(r"[,;:] | \(")
 """The end of an item of a list, or of a clause."""
 
 
@@ -323,7 +324,7 @@ def _steps(section: Section) -> str:
     return "; ".join(filter(None, (section.between, *said)))
 
 
-_OF_COMPILER = re.compile(r"(?<!\d)\d{1,9}:\d{1,9}: (?:fatal )?error: ", re.ASCII)
+_OF_COMPILER = late(r"(?<!\d)\d{1,9}:\d{1,9}: (?:fatal )?error: ", re.ASCII)
 """A compiler's own error, which is the cause of the errors that a library prints before it."""
 
 

@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 import click
 
 from mio2trace.outgoing import count, visible
+from mio2trace.patterns import late
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -102,7 +103,7 @@ flag = functools.partial(click.option, is_flag=True)
 """An option without a value."""
 quiet_option = flag("-q", "--quiet", help="Print only errors and problems on stderr.")
 check_option = flag("--check", help="Verify the invariants of the trace while writing it.")
-_SIZE = re.compile(r"(\d{1,15})\s*([KMGT]?)B?", re.IGNORECASE | re.ASCII)
+_SIZE = late(r"(\d{1,15})\s*([KMGT]?)B?", re.IGNORECASE | re.ASCII)
 
 
 def size(text: str) -> int:

@@ -22,6 +22,7 @@ from mio2trace.model.tables import distinct, summed
 from mio2trace.ops.choices import best
 from mio2trace.ops.operation import Operation, problem_name
 from mio2trace.outgoing import count
+from mio2trace.patterns import late
 
 OF_CONVOLUTIONS, MANY_OF_CONVOLUTIONS = 0.10, 0.20
 CASTS, HELPERS = 0.02, 0.10
@@ -224,16 +225,16 @@ ATTENTION = 0.3
 ELEMENT_WISE, MOSTLY_ELEMENT_WISE = 0.25, 0.5
 NEAR = 8
 """The most operations between a product and the softmax (scale, mask, cast, dropout, copies)."""
-_FUSED = re.compile(r"scaled_dot_product|flash_attn|mem_efficient|fmha", re.IGNORECASE | re.ASCII)
+_FUSED = late(r"scaled_dot_product|flash_attn|mem_efficient|fmha", re.IGNORECASE | re.ASCII)
 _NATIVE = "at::native::"
-_OF_ELEMENTS = re.compile(
+_OF_ELEMENTS = late(
     r"elementwise_kernel|CatArrayBatchedCopy|layer_norm|LayerNorm|RowwiseMoments|GroupNorm|rms_norm"
     r"|reduce_kernel<.{0,40}ReduceOp",
     re.DOTALL,
 )
 
 
-_OF_CAFFE = re.compile(
+_OF_CAFFE = late(
     r"(?:(?:p?relu|elu|tanh|sigmoid|threshold|dropout|max|bias|scale|scale_bias)_(?:param_)?(?:for|back)ward"
     r"|concat|slice|tile|crop_copy|axpy|mul|div|add|add_scalar|sub|abs|exp|log|sqrt|powx|sign)_(?:float|double|half)$",
     re.ASCII,

@@ -23,6 +23,7 @@ from mio2trace.measures.statistics import deviation, mean, median
 from mio2trace.ops.families.collective import kind_of
 from mio2trace.ops.operation import Operation
 from mio2trace.outgoing import count
+from mio2trace.patterns import late
 
 # -- Idle time, and the advice that fits its largest cause in a run ----------------------------------------------------
 
@@ -50,7 +51,7 @@ _TORCH_ALLOCATES = (
 )
 _FORMS = (
     (
-        re.compile(r"aten::(?:item|_local_scalar_dense|is_nonzero)", re.ASCII),
+        late(r"aten::(?:item|_local_scalar_dense|is_nonzero)", re.ASCII),
         "The host waits for a value of the GPU: move .item(), bool() and print of a tensor out of the step.",
     ),
     (
@@ -58,23 +59,23 @@ _FORMS = (
         "The host waits for results before it launches the next step: call block_until_ready once after several steps.",
     ),
     (
-        re.compile(r"(?:hip|cuda)(?:Device|Stream|Event)Synchronize|clFinish", re.ASCII),
+        late(r"(?:hip|cuda)(?:Device|Stream|Event)Synchronize|clFinish", re.ASCII),
         "The host waits for the GPU: remove this synchronisation from the step.",
     ),
     (
-        re.compile(r"(?:hip|cuda)Memcpy(?!\w{0,24}Async)", re.ASCII),
+        late(r"(?:hip|cuda)Memcpy(?!\w{0,24}Async)", re.ASCII),
         "The copy blocks the host: use pinned memory and an asynchronous copy{torch}.",
     ),
     (
-        re.compile(r"(?:hip|cuda)(?:Ext)?(?:Host)?(?:Malloc|Free|Alloc)", re.ASCII),
+        late(r"(?:hip|cuda)(?:Ext)?(?:Host)?(?:Malloc|Free|Alloc)", re.ASCII),
         _ALLOCATES,
     ),
     (
-        re.compile(r"SingleProcessDataLoader", re.ASCII),
+        late(r"SingleProcessDataLoader", re.ASCII),
         "The step loads its data itself: let workers do it during the step (DataLoader(num_workers=4)).",
     ),
     (
-        re.compile(r"dataloader", re.ASCII | re.IGNORECASE),
+        late(r"dataloader", re.ASCII | re.IGNORECASE),
         "The step waits for the loader's workers: use more of them, or do less work for each sample.",
     ),
 )
@@ -103,7 +104,7 @@ _LAUNCH_LESS = "The host launches too slowly: launch fewer, larger kernels ({how
 _STACKS = " Recording stacks slows the host: compare without with_stack."
 _LONG, _LONGEST = "The gaps are long ({} on average)", "The longest gap takes {}"
 _PROGRAM = "{gaps}, in no recorded call: look at what the program does there (input data, its own code){how}."
-_SHORT_WORK = re.compile(r"aten::|(?:hip|cuda|cu)[A-Z]", re.ASCII)
+_SHORT_WORK = late(r"aten::|(?:hip|cuda|cu)[A-Z]", re.ASCII)
 """Ops and calls that wait for nothing (`_FORMS` has those that do): the host needs some microseconds for each."""
 _SPREAD = (
     "{gaps}, in ops and calls of many kinds: look at the host's processor (cores of the process, other processes,"

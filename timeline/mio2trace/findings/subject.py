@@ -40,6 +40,7 @@ from mio2trace.notes import InputError, OptionError
 from mio2trace.ops.choices import Choices
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.ranges import part_of_step
+from mio2trace.patterns import late
 
 SOURCES: Final[Mapping[str, str]] = MappingProxyType({
     "CDNA 4": "AMD CDNA 4 white paper; AMD Instinct MI350X and MI355X data sheets",
@@ -189,7 +190,7 @@ MOST_LOST = 0.1
 """Gaps may be work that was not recorded if at least this part of the launches has no kernel."""
 AS_LONG = 0.05
 """A cold first iteration is nothing special if more than this part of the steady ones take as long."""
-_COMPILED = re.compile(r"CompiledFxGraph|Torch-Compiled Region|CompiledFunction", re.ASCII)
+_COMPILED = late(r"CompiledFxGraph|Torch-Compiled Region|CompiledFunction", re.ASCII)
 MOST_WORK = 2.0
 """A first iteration of another kind with more than this many times the usual kernel time does other work."""
 

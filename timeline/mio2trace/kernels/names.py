@@ -23,10 +23,10 @@ from mio2trace.patterns import late
 
 # -- The beginnings of names that match a regular expression: its literal characters up to the first free part ---------
 
-_GROUP, _AHEAD, _QUANTIFIER = "(?:", "(?!", re.compile(r"[*+?]|\{[\d,]+\}")
-_LITERAL = re.compile(r"\w+(?![*+?{])|\w")
+_GROUP, _AHEAD, _QUANTIFIER = "(?:", "(?!", late(r"[*+?]|\{[\d,]+\}")
+_LITERAL = late(r"\w+(?![*+?{])|\w")
 """Characters that a quantifier, which is of the last one, does not follow; else one character."""
-_MARK, _WHOLE = re.compile(r"\\.|[|(\[)\]]"), re.compile(r"[\w|(?:)\[\]]*")
+_MARK, _WHOLE = late(r"\\.|[|(\[)\]]"), late(r"[\w|(?:)\[\]]*")
 
 
 def beginnings(pattern: str) -> tuple[str, ...]:
@@ -338,12 +338,12 @@ _EXCHANGE = late(
     r"(?:(?:intranode|internode|internode_ll)::\w|hybrid_ep::(?:dispatch|combine|device_sync)_)"
 )
 """DeepEP's exchange of tokens between ranks. Only the namespace distinguishes its ``dispatch`` and ``combine``."""
-_SCOPE = re.compile(r"^(?:[A-Za-z_]\w*+::|\(anonymous namespace\)::)+")
-_LENGTH = re.compile(r"[0-9]{1,4}")
+_SCOPE = late(r"^(?:[A-Za-z_]\w*+::|\(anonymous namespace\)::)+")
+_LENGTH = late(r"[0-9]{1,4}")
 _CONDITION = late(r"(?:typename )?(?:\w+::){0,9}enable_if<.*?>::type (?=[A-Za-z_])", re.DOTALL)
 """A return type that holds only under a condition; kernels return nothing else than void."""
-_ARGUMENTS = re.compile(r"[<(]")
-_VERSION = re.compile(r"_gfx[0-9a-f]{3,5}(?:_v?\d+)*$")
+_ARGUMENTS = late(r"[<(]")
+_VERSION = late(r"_gfx[0-9a-f]{3,5}(?:_v?\d+)*$")
 
 
 def normalise(name: str) -> str:
@@ -396,7 +396,7 @@ def stem(name: str) -> str:
 FEWEST = 3
 """Names were cut off at the length of the longest name if at least this many different names have that length."""
 HELPER = "helper"
-_ENDS = re.compile(r"\$|\(\?!")
+_ENDS = late(r"\$|\(\?!")
 """Characters in a row's expression that mark the end of a name."""
 _T = TypeVar("_T")
 

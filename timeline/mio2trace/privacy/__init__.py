@@ -302,8 +302,8 @@ FIRST_ADDRESS = 1 << 16
 """Smaller values are numbers: offsets, sizes."""
 _BASE, _STEP = 0x1000_0000, 0x100
 """New addresses of eight digits fit into handles of 32 bits."""
-_HEX = re.compile(r"(0[xX])?([0-9A-Fa-f]+)")
-_NOT_HEX = re.compile(r"[^0-9A-Fa-f]+")
+_HEX = late(r"(0[xX])?([0-9A-Fa-f]+)")
+_NOT_HEX = late(r"[^0-9A-Fa-f]+")
 
 
 class Pseudonyms:

@@ -98,7 +98,7 @@ READERS: tuple[Reader, ...] = (
 
 PROFILES = tuple(reader for reader in READERS if reader not in (ck, *OF_TENSORFLOW, run_log))
 """Readers whose files a directory may represent."""
-_KEYS = re.compile(rb'"([^"\\]{1,40})"\s*:')
+_KEYS = late(rb'"([^"\\]{1,40})"\s*:')
 
 
 class GoesWithATrace(InputError):

@@ -34,9 +34,9 @@ NAME = "run log (Caffe, MIOpen, dv/dt blocks)"
 
 # Not a number after the bracket: that is how prefixes of other programs begin ("[1,0]<stderr>:", "[ 12%]").
 # Nor MIOpen's performance records, one object a line (miopen-log.md 9.3).
-_JSON = re.compile(rb"\s*(?:\{\s*\"(?!(?:solution|performance)\":[\"{])|\[\s*[\[{\]\"])")
-_ARRAY_OPENS = re.compile(rb"\[dv/dt\]\s*<<\s*")
-_ARRAY_CLOSES = re.compile(rb"\[dv/dt\]\s*>>")
+_JSON = late(rb"\s*(?:\{\s*\"(?!(?:solution|performance)\":[\"{])|\[\s*[\[{\]\"])")
+_ARRAY_OPENS = late(rb"\[dv/dt\]\s*<<\s*")
+_ARRAY_CLOSES = late(rb"\[dv/dt\]\s*>>")
 _ARRAY_BLOCK = 1 << 20
 _EMPTY_ARRAY = b"[dv/dt] <<\n[]\n[dv/dt] >>\n"
 """A child process of a profiled program leaves this if it makes no call; there may be one per iteration."""
@@ -44,7 +44,7 @@ LONGEST_LINE = 64 << 20
 """Bytes; no known log has longer lines. A longer line is cut: without an end it would fill the memory."""
 LONGEST_LOG_LINE = 64 << 10
 """Bytes; lines of Caffe and MIOpen are far shorter. Calls in JSON and sources of programs may be longer."""
-_MIOPEN = re.compile(
+_MIOPEN = late(
     rb"^.{0,120}?\bMIOpen(?:\((?:HIP|OpenCL)\))?(?:[ \t]{1,12}\d{1,12}\.\d{3})?(?: \(\d{4}-[^()\n]{1,40}\))?: ",
     re.MULTILINE,
 )
@@ -83,7 +83,7 @@ _OTHERS: Mapping[re.Pattern[bytes], tuple[str, str]] = {
     ),
 }  # fmt: skip
 """Text of other programs, what it is, and what to give instead."""
-_BEGINS = re.compile(rb"[IWEF]\d{4} |MIOpen")
+_BEGINS = late(rb"[IWEF]\d{4} |MIOpen")
 """The beginning of a line of Caffe or MIOpen, even if the rest is missing."""
 _PREAMBLE = 8 << 20
 """Bytes of other programs' text in front of a log's first line."""

@@ -4,7 +4,6 @@ entries that repeat.
 
 from __future__ import annotations
 
-import re
 import struct
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from msgspec.structs import replace
 from mio2trace.model.log import LocalTime
 from mio2trace.model.miopen import Command, Entry, LoggedCall, Message, cut_addresses
 from mio2trace.notes import Notes
+from mio2trace.patterns import late
 from mio2trace.readers.miopen.lines import (
     KEY,
     MAX_PARAMS,
@@ -28,7 +28,7 @@ from mio2trace.readers.miopen.lines import (
 
 INTERN = 1 << 13  # texts of each kind that are kept for sharing
 
-_BASE_WORD = re.compile(r"[A-Za-z]{1,16}(?:64|fp16|bfp16|int8)?")
+_BASE_WORD = late(r"[A-Za-z]{1,16}(?:64|fp16|bfp16|int8)?")
 """Base words as in MIOpenDriver: an operation and a type. Other words with digits may name a machine."""
 NO_PREFIX = b"\n\n"  # no line has this number
 

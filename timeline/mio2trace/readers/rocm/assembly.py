@@ -7,7 +7,6 @@ thread and text. A row with invalid numbers is left out and counted (rocm-profil
 from __future__ import annotations
 
 import hashlib
-import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -42,7 +41,7 @@ from mio2trace.source import Source
 
 Kind = Literal["kernel", "copy", "fill"]
 MOST_NS = (1 << 63) - 1
-_KEPT = re.compile(r"Launch|Synchronize|Malloc|Free|Memcpy|Memset|ModuleLoad|WaitEvent|Barrier|(?:Begin|End)Capture")
+_KEPT = late(r"Launch|Synchronize|Malloc|Free|Memcpy|Memset|ModuleLoad|WaitEvent|Barrier|(?:Begin|End)Capture")
 """Calls that get a slice even if they launched nothing that was recorded; there are very many others."""
 _MOST_DEVICES = 1 << 16
 LONGEST_NAME = 1 << 14

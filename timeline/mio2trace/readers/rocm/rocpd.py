@@ -15,7 +15,6 @@ queue and stream, in 4.0.0 also to ``rocpd_timestamp`` for its times.
 from __future__ import annotations
 
 import itertools
-import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
@@ -59,8 +58,8 @@ _TABLES = {
     *("rocpd_region", "rocpd_sample", "rocpd_track", "rocpd_memory_copy", "rocpd_timestamp", "rocpd_info_category"),
     *("rocpd_metadata", "rocpd_graph_launch", "rocpd_info_pmc", "rocpd_pmc_event"),
 }
-_KNOWN_SCHEMA = re.compile(r"3(?:\.0(?:\.[0-5])?)?|4(?:\.[01](?:\.0)?)?")
-_A_VERSION = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4}){0,2}")
+_KNOWN_SCHEMA = late(r"3(?:\.0(?:\.[0-5])?)?|4(?:\.[01](?:\.0)?)?")
+_A_VERSION = late(r"[0-9]{1,4}(?:\.[0-9]{1,4}){0,2}")
 _OF_RANGES = late(r"MARKER(?!_CONTROL|_NAME)|rocm_marker_api\Z|user\Z")
 """Categories of events that are ranges or marks: ROCTx's as rocprofv3 and rocprof-sys name them, rocprof-sys' own."""
 _ON_THE_STACK = "MARKER_CORE_RANGE"

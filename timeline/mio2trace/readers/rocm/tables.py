@@ -8,18 +8,18 @@ and the row is lost. Columns are found by name, in any order and spelling of cap
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from operator import itemgetter
 
 from mio2trace.notes import Notes
+from mio2trace.patterns import late
 
 _MOST_LINES = 64
 """The most lines of one row: a text may have line breaks in it."""
 _LONGEST_HEADER = 60_000
 MOST_DIGITS = 19
 MOST_TIME = (1 << 63) - 1
-_CELL = re.compile(r'(?:"((?:[^"]|"")*)"|([^",]*))(,|\Z)')
+_CELL = late(r'(?:"((?:[^"]|"")*)"|([^",]*))(,|\Z)')
 _SECOND = 1_000_000_000
 
 

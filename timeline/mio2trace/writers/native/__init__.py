@@ -5,11 +5,11 @@ Its tables take time and memory to make, so they are loaded when the form is use
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
+from mio2trace.patterns import late
 from mio2trace.writers.ending import Found
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NAME = "Perfetto, native"
 SUFFIXES: tuple[str, ...] = (".pftrace",)
 SLICE_BYTES = 120
-LOOKS = re.compile(rb"\x0a")
+LOOKS = late(rb"\x0a")
 GZIP_STRATEGY = zlib.Z_DEFAULT_STRATEGY
 
 

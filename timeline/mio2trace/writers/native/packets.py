@@ -10,7 +10,6 @@ bytes; the next field overwrites what is too much.
 from __future__ import annotations
 
 import math
-import re
 import struct
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple
@@ -18,6 +17,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mio2trace.patterns import late
 from mio2trace.trace import Slice, Trace
 from mio2trace.writers.ending import End, Found
 
@@ -365,7 +365,7 @@ _LARGEST = 1 << 26
 """Bytes of a packet; a larger one was not written by this program."""
 _BEGINS, _END = b"\x48\x01", b"\x48\x02"
 """The beginnings of our events, by their type; a counter's is neither."""
-_ENDING = re.compile(rf"{END_MARK} slices=(\d{{1,18}}) crc32=([0-9a-f]{{{CRC_TAIL}}})".encode())
+_ENDING = late(rf"{END_MARK} slices=(\d{{1,18}}) crc32=([0-9a-f]{{{CRC_TAIL}}})".encode())
 _TIMES = 1 << 63
 
 
