@@ -17,7 +17,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, chain, compress, pairwise, repeat, takewhile
+from itertools import accumulate, chain, compress, pairwise, repeat
 from operator import add
 
 import msgspec
@@ -70,8 +70,6 @@ _ALL_ZERO = bytes(b"0"[0] if byte in b"123456789" else byte for byte in range(25
 """The meaning of a text does not depend on its digits."""
 
 _ECHO = len(b"MIOpenDriver: ")
-_MOST_TIMES = 1 << 19
-"""The most commands of a log that stand in no line of their own, but are counted by `uniq -c`."""
 _LONGEST_HEAD = 1024
 """Bytes after a prefix that show whether it is one: a line may contain its word thousands of times."""
 
@@ -99,8 +97,6 @@ class MiopenDecoder:
         self._typed: list[int] = []
         self._awaited: defaultdict[str, deque[int]] = defaultdict(deque)
         self._replaced: set[int] = set()
-        self._times = 1  # how often the line occurred, from `uniq -c`
-        self._room = _MOST_TIMES
 
     def feed(self, number: int, line: bytes) -> bool:
         """Read line ``number`` (from 1); return False if it is no part of a MIOpen record."""
@@ -226,7 +222,8 @@ class MiopenDecoder:
             return self._without_prefix(number, text, raw)
         counted = COUNTED.match(text)
         if counted is not None and PREFIX.match(text, counted.end()):
-            return self._counted_line(number, text[counted.end() :], int(counted["times"]))
+            self._notes.add("line of MIOpen behind a number, as of uniq -c: skipped", f"line {number}")
+            return False
         before = text[: found[0].start()]
         if before.strip() and (
             self._entries.wrapped or (self._entries.current is not None and self._entries.current.bare is not False)
@@ -253,15 +250,7 @@ class MiopenDecoder:
             else:
                 self._prefix = self._plain
             self._body(number, text[match.end() : end], raw)
-            self._times = 1
         return True
-
-    def _counted_line(self, number: int, text: bytes, times: int) -> bool:
-        """Read a line without the number that `uniq -c` put before it."""
-        self._times = max(1, times)
-        taken = self._pieces(number, text, b"")
-        self._times = 1
-        return taken
 
     def _is_body(self, text: bytes) -> bool:
         """Return whether this can follow a prefix; needed if the prefix is only the word."""
@@ -321,23 +310,16 @@ class MiopenDecoder:
         found = BARE_COMMAND.match(text)
         if found:
             command, before = _command_in(found["text"]), self.wrapped.ends_before(number)
-            self._times = max(1, int(found["times"] or 1))
-            begin = 0 if found["times"] is None else found.end("times") + 1
-            if found["path"] is not None or found.start("text") > begin + _ECHO:
+            if found["path"] is not None or found.start("text") > _ECHO:
                 self._typed.append(len(self._out.records))
             elif (place := self._typed_before(command)) is not None:
                 typed = self._out.records[place]
                 self._counted(number, text, "driver command repeated on standard output")
-                if typed is before and self._times == 1 and typed.text.split() == command.split():
+                if typed is before and typed.text.split() == command.split():
                     return True
-                its = takewhile(
-                    lambda at: self._out.records[at].line == typed.line, range(place, len(self._out.records))
-                )
-                replaced = [*its]  # what the driver prints for it comes here
-                self._replaced.update(replaced)
-                self._out.counts[command_kind(command)] -= len(replaced)
+                self._replaced.add(place)  # what the driver prints for it comes here
+                self._out.counts[command_kind(command)] -= 1
             self._command(number, "", command, None)
-            self._times = 1
             return True
         if b"kernel_name = " in text and b"local_work_dim = " in text:
             for launch in debug_launches(text):
@@ -400,15 +382,7 @@ class MiopenDecoder:
 
     def _command(self, number: int, tag: str, text: str, thread: int | None, raw: bytes = b"") -> None:
         """Read a command. ``raw``: the line, if it holds nothing else."""
-        if self._times > 1:
-            self._notes.remark("command counted by uniq -c: taken that often", f"line {number}: {self._times}")
-        more = min(self._times - 1, self._room)
-        self._room -= more
-        if more + 1 < self._times:
-            what = f"commands counted by uniq -c: left out above {_MOST_TIMES} in all"
-            self._notes.add(what, f"line {number}: {self._times}", self._times - 1 - more)
-        for _ in range(1 + more):
-            self._out.add_command(number, tag, text, thread)
+        self._out.add_command(number, tag, text, thread)
         if raw:
             made = Command(self._out.source, 0, tag, text, thread)
             prefixed = raw.startswith(self._plain)

@@ -29,13 +29,12 @@ OLD_COMMAND = late(  # or a later parameter that lost its prefix
     rb"(?:\S*/)?MIOpenDriver(?:\.exe)?:? +(?P<text>\S.*)$",
     re.DOTALL,
 )
-BARE_COMMAND = late(  # behind a prompt, another program's level, marks of Markdown, variables, a count of `uniq -c`
-    rb"^(?:[^$#\n]{0,200}[$#] |[^\n]{0,200}? - |[ ]{1,6}(?P<times>\d{1,6})[ ](?:(?! )|(?<=^[ \d]{7}[ ])))?"
-    rb"[\s>$#`\"'*-]*+(?>(?:[A-Z_][A-Z0-9_]*+=\S*+ +)*)"
+BARE_COMMAND = late(  # behind a prompt, another program's level, marks of Markdown, variables of the environment
+    rb"^(?:[^$#\n]{0,200}[$#] |[^\n]{0,200}? - )?[\s>$#`\"'*-]*+(?>(?:[A-Z_][A-Z0-9_]*+=\S*+ +)*)"
     rb"(?P<path>\S*/)?MIOpenDriver(?:\.exe)?:? +(?P<text>[A-Za-z]\w*+(?!.* --help)(?: .*)?)$",
     re.DOTALL,
 )
-COUNTED = late(rb"(?=[ ]{1,6}(?P<times>\d{1,6}) )(?:[ \d]{4}|[ \d]{7})(?<=\d) (?=\S)")
+COUNTED = late(rb"(?=[ ]{1,6}\d{1,6} )(?:[ \d]{4}|[ \d]{7})(?<=\d) (?=\S)")
 """A number as wide as `uniq -c` prints it: the number of a thread in an indented log has another width."""
 AFTER_COMMAND = late(rb"(?<!\s)\s++(?:[0-9&]?>|[|;#&])")
 """The begin of what a shell adds behind a command: a redirection, a pipe, a comment."""
