@@ -37,7 +37,7 @@ from mio2trace.model.profile import (
 from mio2trace.notes import Notes
 from mio2trace.ops.aten import plain
 from mio2trace.ops.operation import problem_name
-from mio2trace.ranks import HOST, meetings, said, straggler, table, totals
+from mio2trace.ranks import HOST, WORK, meetings, said, straggler, table, totals
 from mio2trace.reports import Unit
 from mio2trace.trace import Slice
 from tests.commands import invoked, json_of
@@ -133,6 +133,14 @@ def test_wait_is_what_a_kernel_takes_longer_than_on_the_rank_that_comes_last() -
         msgspec.structs.replace(one, wait_ns=1000 * one.wait_ns, collective_ns=1000 * one.collective_ns) for one in of
     ]
     assert said(seconds, ["", "", ""]).startswith("ranks wait 16,000 of 63,535 ms in ")
+
+
+def test_a_device_that_is_slower_in_all_layers_is_late_by_all_work() -> None:
+    """As one with a lower clock: no layer alone explains half of the delay."""
+    slow = {layer: USUAL[layer] + 700 * US for layer in LAYERS}
+    host = {"host": 400 * US}
+    late = [rank(0, [USUAL] * 3, meet=MEET), rank(1, [USUAL] * 3, meet=MEET), rank(2, [slow | host] * 3, meet=MEET)]
+    assert {(one.last, one.made_late_by, one.made_late_ns) for one in meetings(job(late))} == {(2, WORK, 1400 * US)}
 
 
 def test_where_clocks_are_not_known_the_durations_tell_who_came_last() -> None:

@@ -25,6 +25,8 @@ from mio2trace.ops.operation import operation_name
 from mio2trace.outgoing import count
 from mio2trace.reports import Cell, Row, Table, Unit
 
+WORK = "all work"
+"""The cause if only the sum of the work explains the delay, as on a device with a lower clock."""
 HOST = "the host"
 """The cause for a rank that launched its collective later although its kernels took no longer."""
 DRIFT = 1e-4
@@ -42,7 +44,7 @@ class Meeting(msgspec.Struct, frozen=True, kw_only=True):
     ``lead_ns``: its delay after the previous rank. ``by``: the source of the order. This is the clock; if the
     clocks are not known well enough, the durations: a collective ends everywhere at once, so the last rank has the
     shortest kernel. ``made_late_by``: the layer in its direction, else the operation, else the kernel that took
-    ``made_late_ns`` longer than on the other ranks; or `HOST`; empty if unknown.
+    ``made_late_ns`` longer than on the other ranks; or `WORK` or `HOST`; empty if unknown.
     """
 
     number: int
@@ -265,10 +267,13 @@ def _cause(meeting: Meeting, works: Sequence[_Work], launches: Sequence[int | No
     """Return the work that took enough time more on the last rank than on the others to explain its delay."""
     others = [place for place in range(len(works)) if place != meeting.last]
     late = works[meeting.last]
+    all_longer = sum(late.values()) - round(median([sum(works[place].values()) for place in others]))
     longer = {name: ns - round(median([works[place].get(name, 0) for place in others])) for name, ns in late.items()}
     name = max(longer, key=lambda one: (longer[one], one), default="")
     if name and longer[name] >= EXPLAINS * meeting.lead_ns:
         return name, longer[name]
+    if late and all_longer >= EXPLAINS * meeting.lead_ns:
+        return WORK, all_longer
     host = launches[meeting.last]
     of_others = [launch for place in others if (launch := launches[place]) is not None]
     if host is not None and len(of_others) == len(others):

@@ -516,7 +516,7 @@ RANKS = TableSchema(
         *_common("times_arrived_last"),
         _as("straggler", kind="flag"),
         *_common("late_ns"),
-        _as("made_late_by", "layer, operation, kernel that took longer than on the other ranks, or the host"),
+        _as("made_late_by", "layer, operation, kernel, or all work that took longer than on other ranks; or the host"),
         *_common("made_late_ns"),
         *_common("uncounted_kernels"),
         _as("uncounted_ns", "the time of these kernels"),
