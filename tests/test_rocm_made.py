@@ -11,16 +11,24 @@ from typing import Any
 import msgspec
 import pytest
 
+import mio2trace
 from mio2trace.align.clocks.axis import within_reach
+from mio2trace.align.links import NONE
 from mio2trace.conversion import convert
 from mio2trace.model.profile import Activity, Call, Device, Profile, Range
 from mio2trace.notes import Notes
 from mio2trace.readers.rocm.tables import integer
 from mio2trace.trace import Slice
 from tests.rocm_files import read
-from tests.rocm_made import FORMS, Run, run, v3_tables
+from tests.rocm_made import FORMS, Run, rocpd, run, v3_tables
 
 WITH_KERNELS = [name for name in FORMS if name != "ROCm v3 calls"]
+MIOPENS = (
+    "s_api = miopenConvolutionForward | alpha = 0x1 | xDesc = {64, 3, 32, 32}, {3072, 1024, 32, 1}, packed,  | "
+    "x = 0x2 | wDesc = {16, 3, 3, 3}, {27, 9, 3, 1}, packed,  | w = 0x3 | "
+    "convDesc = conv2d, {1, 1}, {1, 1}, {1, 1},  | algo = 1 | beta = 0x5 | "
+    "yDesc = {64, 16, 32, 32}, {16384, 1024, 32, 1}, packed,  | y = 0x6 | workSpace = 0 | "
+)
 TABLES = "kernel_trace", "hip_api_trace", "marker_api_trace", "memory_copy_trace"
 
 
@@ -55,6 +63,75 @@ def test_all_that_a_form_can_hold_is_read(form: str, text: str, tmp_path: Path) 
     calls = {activity.call.name for activity in profile.activities if activity.call is not None}
     calls |= {call.name for call in profile.other_calls}
     assert calls >= {f"hipMalloc {text}", *filter(None, launches)}
+
+
+EMITTED = [
+    # an op, with the numbers that `emit_nvtx` adds
+    ("aten::addmm, seq = 3, op_id = 21, sizes = [[64], [64, 128], [128, 64], [], []], input_op_ids = [(20, 0), (0,-1)]",
+     ("operator", "aten::addmm", 3, ((64,), (64, 128), (128, 64), (), ()))),
+    ("aten::addmm, seq = 3, op_id = 21", ("operator", "aten::addmm", 3, None)),
+    ("aten::relu, op_id = 9", ("operator", "aten::relu", None, None)),
+    ("AddmmBackward0, seq = 3, op_id = 30", ("operator", "AddmmBackward0", 3, None)),
+    ("autograd::engine::evaluate_function: AddmmBackward0, op_id = 29",
+     ("operator", "autograd::engine::evaluate_function: AddmmBackward0", None, None)),
+    ("vllm::unified_attention, op_id = 4, sizes = [[9, 8], [[2]]]",
+     ("operator", "vllm::unified_attention", None, None)),
+    ("CompiledFunction, seq = 7", ("operator", "CompiledFunction", 7, None)),
+    # what the program named
+    ("Optimizer.step#SGD.step, op_id = 19", ("range", "Optimizer.step#SGD.step", None, None)),
+    ("FSDP::pre_forward (layers.0), op_id = 19", ("range", "FSDP::pre_forward (layers.0)", None, None)),
+    ("ask, op_id = 19", ("range", "ask", None, None)),
+    *((text, ("range", text, None, None)) for text in (
+        "aten::addmm", "op_id = 4", "loss, op_id = x", "x, seq = 3, y", f"x, seq = {'9' * 30}", ", sizes = [[1]]")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "expected"), EMITTED)
+@pytest.mark.parametrize("form", ["ROCm rocpd", "ROCm RPD", "ROCm v3 object", "ROCm v1 database"])
+def test_ranges_of_pytorch_are_its_ops_without_their_numbers(
+    form: str, text: str, expected: tuple[Any, ...], tmp_path: Path
+) -> None:
+    one = run()
+    one.ranges[:] = [(text, *one.ranges[0][1:])]
+    profile, notes = profile_of(one, form, tmp_path)
+    (made,) = profile.ranges
+    assert (made.kind, made.text, made.sequence, made.inputs and made.inputs.shapes) == expected
+    assert not notes.problems
+
+
+def test_steps_and_layers_of_a_training_that_pytorch_marks_with_ranges(tmp_path: Path) -> None:
+    """Its numbers grow, so no range is named twice. What MIOpen says of an op is not said again."""
+    one, at, number = Run(), 10**15, 0
+    for step in range(4):
+        begin = at
+        for name, sequence, kernel, ns in (
+            ("aten::miopen_convolution", 2 * step, "conv_fwd", 40_000), ("aten::relu", None, "relu", 5_000),
+            ("aten::linear", 2 * step + 1, "Cijk_fwd", 30_000), ("AddmmBackward0", 2 * step + 1, "Cijk_bwd", 60_000),
+            ("ConvolutionBackward0", 2 * step, "conv_bwd", 80_000), ("Optimizer.step#SGD.step", None, "foreach", 9_000),
+        ):  # fmt: skip
+            number += 1
+            seen = "" if sequence is None else f", seq = {sequence}"
+            one.ranges.append((f"{name}{seen}, op_id = {number}", at, at + 9_000, 1000 + number, 7))
+            if "miopen" in name:
+                one.ranges.append((MIOPENS, at + 500, at + 8_000, 2000 + number, 7))
+            one.calls.append(("hipLaunchKernel", at + 1_000, at + 2_000, number, 7))
+            begin = max(begin, at + 2_000)
+            one.kernels.append((kernel, begin, begin + ns, number, 7))
+            at, begin = at + 10_000, begin + ns
+        at = begin
+    path = tmp_path / "run.db"
+    path.write_bytes(rocpd(one))
+    (measures,) = mio2trace.analyse([path]).run.measures
+    links = measures.alignment.links
+    assert {made.iteration for made in links.passes} == {1, 2, 3, 4}
+    named = Counter(
+        (links.runs[place].layer, links.runs[place].direction) for place in links.run_of if place != NONE
+    )  # fmt: skip
+    assert named == dict.fromkeys(
+        [("conv 1", "forward"), ("relu 1", "forward"), ("linear 1", "forward"), ("linear 1", "backward"),
+         ("conv 1", "backward"), ("Optimizer.step#SGD.step", None)], 4)  # fmt: skip
+    assert Counter(operation.api for operation in links.operations)["miopenConvolutionForward"] == 4
+    assert "aten::miopen_convolution" not in {operation.api for operation in links.operations}
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,8 @@ def operations_of_ranges(
     A range of two operations (the gradients of data and of weights) occurs twice, one after the other. ``launching``:
     for each range that launched something, its own place and then the places of the ranges around it.
     """
-    library, framework = _of_library(profile), _of_framework(profile, launching)
+    library = _of_library(profile)
+    framework = _of_framework(profile, launching, {place for _, place in library})
     if not library or not framework:
         both = library or framework
     else:
@@ -73,9 +74,11 @@ def _of_library(profile: Profile) -> list[tuple[Operation, int]]:
     ]  # fmt: skip
 
 
-def _of_framework(profile: Profile, launching: Iterable[Iterable[int]]) -> list[tuple[Operation, int]]:
+def _of_framework(
+    profile: Profile, launching: Iterable[Iterable[int]], library: set[int]
+) -> list[tuple[Operation, int]]:
     """Return all ops of XLA. Of PyTorch's ops return the innermost ones in the table of ops, and for each other launch
-    the innermost op around it."""
+    the innermost op around it; none if it calls MIOpen (``library``: the places of such calls)."""
     ranges = profile.ranges
     if profile.framework.name == FRAMEWORK:
         programs = {made.text for made in ranges if made.kind == "frame"}
@@ -90,7 +93,7 @@ def _of_framework(profile: Profile, launching: Iterable[Iterable[int]]) -> list[
     operators = [place for place, made in enumerate(ranges) if made.kind == "operator"]
     if not operators:
         return []
-    places = [place for place in operators if ranges[place].text in ROWS]
+    places = [*library, *(place for place in operators if ranges[place].text in ROWS)]
     places.sort(key=lambda place: (ranges[place].thread, ranges[place].start_ns, -ranges[place].end_ns))
     innermost = [
         place
@@ -117,9 +120,9 @@ def _of_framework(profile: Profile, launching: Iterable[Iterable[int]]) -> list[
         found.append((Operation(facts=facts), place))
 
     kept: list[Operation] = []
-    modelled = set()
+    modelled = library.copy()
     for place in innermost:
-        for operation in operations_of(ranges[place].text, ranges[place].inputs):
+        for operation in operations_of(ranges[place].text, ranges[place].inputs) if place not in library else ():
             add(operation, place)
             modelled.add(place)
     others: dict[int, str] = {}

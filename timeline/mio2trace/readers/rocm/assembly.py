@@ -22,6 +22,7 @@ from mio2trace.model.profile import (
     Captured,
     Clock,
     Device,
+    Inputs,
     NumberKind,
     Process,
     Profile,
@@ -44,6 +45,13 @@ MOST_NS = (1 << 63) - 1
 _KEPT = late(r"Launch|Synchronize|Malloc|Free|Memcpy|Memset|ModuleLoad|WaitEvent|Barrier|(?:Begin|End)Capture")
 """Calls that get a slice even if they launched nothing that was recorded; there are very many others."""
 _MOST_DEVICES = 1 << 16
+_EMITTED = late(
+    r", (?:seq = (\d{1,18})(?:, op_id = \d{1,18})?|op_id = \d{1,18})(?:, sizes = (\[[\[\], \d]*\]))?"
+    r"(?:, input_op_ids = \[[\[\](), \d-]*\])?$",
+    re.ASCII,
+)
+"""What PyTorch's `emit_nvtx` (ROCTx on AMD GPUs) adds to the name of a range: numbers that never repeat, sizes."""
+_OP = late(r"[a-z_]\w*(?:::\w+)+(?:: \w+)?|\w+Backward\d*", re.ASCII)
 LONGEST_NAME = 1 << 14
 """The most characters of a name. A source states a name once for many rows, and each of them shows it."""
 ROUTES = {
@@ -311,6 +319,8 @@ class Assembly:
 
     def range(self, made: Range) -> None:
         """Add a named range; ``parent`` and ``range_id`` refer to its id."""
+        if made.kind == "range" and (emitted := _EMITTED.search(made.text)) is not None:
+            made = _op(made, self._named(made.text[: emitted.start()]), *emitted.groups())
         if len(made.text) > LONGEST_NAME:
             made = msgspec.structs.replace(made, text=self._named(made.text))
         if abs(made.id or 0) > MOST_NS or abs(made.sequence or 0) > MOST_NS:
@@ -587,6 +597,21 @@ def _keys(values: Numbers) -> Numbers:
 
 def _id(value: object) -> int:
     return value if type(value) is int and abs(value) <= MOST_NS else NO
+
+
+def _op(made: Range, name: str, sequence: str | None, sizes: str | None) -> Range:
+    """Return a range that PyTorch's `emit_nvtx` pushed: an op, unless the program named it."""
+    if sequence is None and _OP.fullmatch(name) is None:
+        return msgspec.structs.replace(made, text=name)
+    shapes: tuple[tuple[int, ...], ...] = ()
+    try:
+        shapes = msgspec.json.decode(sizes or "[]", type=tuple[tuple[int, ...], ...])
+    except msgspec.DecodeError:
+        pass
+    number = None if sequence is None else int(sequence)
+    return msgspec.structs.replace(
+        made, kind="operator", text=name, sequence=number, inputs=Inputs(shapes=shapes) if shapes else None
+    )
 
 
 def _known(value: int | None) -> int | None:
