@@ -354,6 +354,8 @@ def test_order_and_number_of_rows() -> None:
     known = [float(rate) for rate in rates if rate]
     assert known == sorted(known)
     assert rates[len(known) :] == [""] * (len(rates) - len(known))
+    heads = run("layers", *FILES, "--sort", "copies,kernel", "--format", "table", width=40).stdout.splitlines()[0]
+    assert {"copies", "kernel_ms"} <= {*heads.split()}
 
 
 @pytest.mark.parametrize(

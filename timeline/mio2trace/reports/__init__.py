@@ -335,7 +335,13 @@ def select(table: Table, chosen: TableSelection) -> Table:
     if rows is not table.rows:
         table = msgspec.structs.replace(table, rows=rows)
     columns = tuple(column_named(table, name) for name in chosen.columns)
-    return msgspec.structs.replace(table, columns=columns, brief=columns) if columns else table
+    if columns:
+        return msgspec.structs.replace(table, columns=columns, brief=columns)
+    by = [column_named(table, key.partition(":")[0]) for key in chosen.sort]
+    if table.brief and by:  # a person sees what decides the order, also on a narrow terminal
+        brief = tuple(dict.fromkeys((*table.brief, *by)))
+        table = msgspec.structs.replace(table, brief=brief, keys=(*table.keys, *by))
+    return table
 
 
 def column_named(table: Table, name: str) -> str:
