@@ -172,7 +172,7 @@ from commands where phase in ('setup', 'find') group by name
 order by ms desc, name;
 
 -- query: gemms
--- Matrix products by size, by the time of all their kernels in a steady iteration: how often, how fast.
+-- Matrix products whose kernels show the sizes (OpenCL; "slowest operations" has the others), by time in a steady iteration.
 with products as (
   select *, coalesce(gemm_ns, dur) as took from steady_kernels where M is not null)
 select nullif(process, '') as process, M, N, K, batch, name as kernel, round(1.0 * count(*) / iterations, 2) as calls,
