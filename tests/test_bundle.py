@@ -201,6 +201,18 @@ def test_a_bundle_has_a_trace_a_report_and_commands_and_says_what_it_is(tmp_path
     assert links(analysed([str(again)])) == links(analysed([str(out)]))
 
 
+@pytest.mark.parametrize("below", ["", "a"])
+def test_an_archive_in_a_folder_is_named(below: str, tmp_path: Path) -> None:
+    """It is unpacked for the analysis alone: its files are gone when the bundle reads them."""
+    place = tmp_path / "job" / below
+    place.mkdir(parents=True)
+    with zipfile.ZipFile(place / "run.zip", "w") as archive:
+        archive.write(kineto_file(tmp_path, rows()), "trace.json")
+    done = invoked("bundle", tmp_path / "job", "-o", tmp_path / "bug.zip")
+    assert done.exit_code == 1
+    assert done.stderr == f"mio2trace: {place / 'run.zip'}: an archive in a folder; expected the archive's own path\n"
+
+
 @pytest.mark.parametrize("cut", [False, True])
 def test_a_bundle_repeats_the_problems_of_its_files(cut: bool, tmp_path: Path) -> None:
     """A row that cannot be read, and an end that is missing, also fail `--strict` from the bundle."""

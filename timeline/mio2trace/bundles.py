@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -408,6 +409,7 @@ def make(files: Sequence[str], output: str, options: AnalysisOptions, *, raw: bo
     with tempfile.TemporaryDirectory(prefix="mio2trace-") as folder:
         laid = _Laid(files, folder, options.max_input)
         analysis = analyse(laid.files, msgspec.structs.replace(options, functions=False), notes)
+        _refuse_archives_in_folders(analysis)
         scrubber = _scrubber(analysis)
         members = _members(analysis, scrubber, folder, notes)
         no_trace = _draw(laid.files, os.path.join(folder, TRACE))
@@ -430,6 +432,13 @@ def _is_nvidia(analysis: Analysis) -> bool:
     return any(profile.is_nvidia for run in analysis.runs for profile in run.profiles)
 
 
+def _refuse_archives_in_folders(analysis: Analysis) -> None:
+    for file in (*analysis.inputs, *analysis.references):
+        archive = next(filter(os.path.isfile, map(str, Path(file.path).parents)), None)
+        if archive is not None:
+            raise InputError(f"{archive}: an archive in a folder; expected the archive's own path")
+
+
 class _Laid:
     """The files, with what the archive of a recorded run states besides its inputs."""
 
@@ -445,7 +454,6 @@ class _Laid:
             if os.path.isfile(file):
                 self.originals[f"{number}-{os.path.basename(file)}"] = file
             if os.path.isdir(file) or not is_archive(file):
-                self._refuse_archives_in(file)
                 self.files.append(file)
                 continue
             place = os.path.join(folder, f"archive-{number}")
@@ -458,13 +466,6 @@ class _Laid:
             with open(os.path.join(place, MANIFEST), "wb") as out:
                 out.write(orjson.dumps(made.manifest.told))
             self.told = self.told or {name: made.manifest.told[name] for name in TOLD if name in made.manifest.told}
-
-    def _refuse_archives_in(self, path: str) -> None:
-        inside = [os.path.join(path, name) for name in sorted(os.listdir(path))] if os.path.isdir(path) else []
-        found = next(filter(is_archive, inside), None)
-        if found is not None:
-            name = os.path.basename(found)
-            raise InputError(f"{os.path.basename(path)}: holds the archive {name}; expected the archive's own path")
 
 
 def _members(analysis: Analysis, scrubber: Scrubber, folder: str, notes: Notes) -> list[Member]:
