@@ -15,7 +15,9 @@ import mio2trace
 from mio2trace.align import NONE
 from mio2trace.answer.text import SENTENCE, _lines_of
 from mio2trace.findings import Finding, Subject, findings
+from mio2trace.findings.pauses import cause
 from mio2trace.measures.device_time import exposed_copies
+from mio2trace.measures.gaps import Cause
 from mio2trace.model.profile import Call, Range
 from tests import oracle
 from tests.conftest import shared_folder
@@ -364,3 +366,9 @@ def test_cuda_names_the_direction_and_the_memory(name: str, shown: str, tmp_path
     (copy,) = [one for one in first_of(path).alignment.profile.activities if one.kind == "copy"]
     assert copy.name == shown
     assert copy.route == shown.removeprefix("copy").partition(",")[0].strip()
+
+
+def test_the_longest_gap_may_be_longer_than_the_mean_of_the_iterations() -> None:
+    of = Cause(why="host", count=30, ns=80 * MS, longest_ns=42 * MS)
+    assert cause(of, 3) == "26.67 ms host-bound in 10 gaps, the longest 42.00 ms in one iteration"
+    assert cause(of, 1) == "80.00 ms host-bound in 30 gaps, the longest 42.00 ms"

@@ -132,6 +132,8 @@ def cause(one: Cause, count_: int, *, is_filtered: bool = False, longest: bool =
     why = "queued, or work that was filtered out," if is_filtered and one.why == "queued" else _WHY[one.why]
     in_one = one.count > 1 and _is_one_gap(one)
     most = f", the longest {ms(one.longest_ns)}" if in_one or (longest and one.count > 1) else ""
+    if most and one.longest_ns > one.ns / count_:  # longer than the mean over the iterations
+        most += " in one iteration"
     if not name or ns < WORTH_NAMING * one.ns:
         return f"{ms(one.ns / count_)} {why} in {gaps}{most}"
     at = f" at {one.line}" if one.line else ""
@@ -306,7 +308,7 @@ def _first(subject: Subject) -> Iterator[Found]:
         share=excess / recorded,
         count=1,
         number=f"The first iteration took {ms(cold)}, a steady one {ms(usual)} (median): {ms(excess)} more, once"
-        f" ({percent(excess / recorded)} of the iterations recorded){': ' if parts else ''}{', '.join(parts)}.",
+        f" ({percent(excess / recorded)} of the time of all iterations){': ' if parts else ''}{', '.join(parts)}.",
         severity=at_most_medium(excess / recorded),
         advice=_warm_up(subject),
     )
@@ -334,7 +336,7 @@ def _first_calls(subject: Subject) -> Iterator[Found]:
     excess = _first_calls_by_problem(subject)
     ns, iterations = sum(excess.values()), sum(one.step_ns or 0 for one in subject.steady.told.all)
     whole = iterations or sum(cost_ns for _, cost_ns in _calls(subject))
-    recorded = "the iterations recorded" if iterations else "all calls recorded"
+    recorded = f"the time of all {'iterations' if iterations else 'calls'}"
     if ns:
         name = next(iter(excess))
         yield Found(
