@@ -753,6 +753,15 @@ def test_the_name_of_a_side_gives_way_to_its_gpu(record: RunRecord) -> None:
     assert len({line[3:] for line in lines}) == 2
 
 
+def test_a_large_change_is_apart_from_the_time_before_it(record: RunRecord) -> None:
+    """Not `56.293408.62 x ?`."""
+    slow = [msgspec.structs.replace(one, samples_ns=tuple(3409 * ns for ns in one.samples_ns)) for one in record.parts]
+    slower = msgspec.structs.replace(record, parts=tuple(slow))
+    lines = block(Comparison(Side(name="a", runs=(record,)), Side(name="b", runs=(slower,))))
+    assert any(" 3409 x" in line for line in lines)
+    assert change(3408.62) == "3409 x"
+
+
 @pytest.mark.parametrize(
     ("whole", "said"),
     [

@@ -669,9 +669,9 @@ class Group(NamedTuple):
 
 
 def change(ratio: float) -> str:
-    """Format a ratio: ``+14.9 %``, or ``2.15 x`` if a side takes at least twice as long."""
+    """Format a ratio: ``+14.9 %``, or ``2.15 x`` if a side takes at least twice as long, ``3409 x`` from 100 on."""
     least, most = _PERCENT
-    return f"{100 * (ratio - 1):+.1f} %" if least < ratio < most else f"{ratio:.2f} x"
+    return f"{100 * (ratio - 1):+.1f} %" if least < ratio < most else f"{ratio:.{2 if ratio < 100 else 0}f} x"
 
 
 def interval(row: Compared) -> str:

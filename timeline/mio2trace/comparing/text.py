@@ -134,7 +134,7 @@ def _rows(label: str, rows: Sequence[Compared]) -> list[str]:
         last = _ALONE.get(row.word, row.word if row.ratio is None else change(row.ratio))
         mark = " ?" if row.word.startswith("maybe") or (row.word == "~" and is_large(row)) else "  "
         lines.append(
-            f"{label if not at else '':<{LABEL}}{visible(text):<{NAME}}{times}{last + mark:>{CHANGE}}".rstrip()
+            f"{label if not at else '':<{LABEL}}{visible(text):<{NAME}}{times} {last + mark:>{CHANGE - 1}}".rstrip()
         )
     return lines
 
