@@ -194,26 +194,15 @@ def _fold(
                 merged_keys.append(keys[i])
             done, place = i + 1, window.positions.start + j + 1
         columns, keys = merged, merged_keys
-    starts = [0.0] * (len(columns) + 1)
-    ends = [0.0] * (len(columns) + 1)
     column_of = {position: number for number, members in enumerate(columns) for position in members}
+    starts, ends = np.zeros(len(columns) + 1), np.zeros(len(columns) + 1)
     for window, share in zip(windows, shares, strict=True):
-        mine = [-1] * len(columns)
-        for position in window.positions:
-            mine[column_of[position]] = position
-        at = window.end_ns - window.start_ns
-        starts[-1] += at * share
-        for number in range(len(columns) - 1, -1, -1):
-            if mine[number] >= 0:
-                at = (spans(activities[mine[number]])[0] or window.start_ns) - window.start_ns
-            starts[number] += at * share
-        at = 0
-        for number, position in enumerate(mine):
-            ends[number] += at * share
-            if position >= 0:
-                at = (spans(activities[position])[1] or window.start_ns) - window.start_ns
-        ends[-1] += at * share
-    return _Columns(members=columns, starts=np.array([*map(round, starts)]), ends=np.array([*map(round, ends)]))
+        times = [spans(activities[position]) for position in window.positions]
+        begun, done = np.array([[time or window.start_ns for time in one] for one in times]).T - window.start_ns
+        at = np.searchsorted([column_of[position] for position in window.positions], np.arange(len(starts)))
+        starts += np.append(begun, window.end_ns - window.start_ns)[at] * share
+        ends += np.append(0, done)[at] * share
+    return _Columns(members=columns, starts=starts.round().astype(np.int64), ends=ends.round().astype(np.int64))
 
 
 def _earliest(
