@@ -8,16 +8,11 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import product
-from math import prod
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import orjson
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import mio2trace
 from benchmarks.damage import loaded
@@ -27,11 +22,10 @@ from benchmarks.damages.sets import HANDLES
 from mio2trace import analyse
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import chances_between
-from mio2trace.align.engine import in_slots
 from mio2trace.align.layers.calls import Stretch, _Layers
 from mio2trace.align.layers.net import Net, NetLayerSpec
 from mio2trace.align.links import NONE, SURE, Links
-from mio2trace.align.rates import BROKEN, CUT, LOST, WHOLE
+from mio2trace.align.rates import WHOLE
 from mio2trace.evidence import BUFFERS
 from mio2trace.model.log import FrameworkLog, LogEvent
 from mio2trace.model.profile import Activity
@@ -41,66 +35,6 @@ from tests.commands import json_of
 from tests.conftest import shared_folder
 from tests.kineto_files import FIRST_US, Row, kineto_alignment, kineto_file, row
 from tests.records import made_operation, opencl_profile
-
-PART = st.floats(0.01, 1.0)
-
-
-@st.composite
-def rows(draw: st.DrawFn) -> tuple[list[list[float]], list[float], list[float], list[float]]:
-    calls, slots = draw(st.integers(0, 4)), draw(st.integers(1, 3))
-
-    def parts(count: int) -> list[float]:
-        return draw(st.lists(PART, min_size=count, max_size=count))
-
-    return [parts(slots) for _ in range(calls)], parts(slots), parts(calls), parts(calls)
-
-
-@given(rows(), st.booleans(), st.booleans())
-def test_chances_are_those_of_all_ways(
-    given_: tuple[list[list[float]], list[float], list[float], list[float]], begun: bool, ended: bool
-) -> None:
-    """Each way by itself, worth its product: of each call the ways with it in a slot, in parts of all."""
-    fits, silent, entered, again = given_
-    count = len(silent)
-    worth = [[0.0] * count for _ in fits]
-    total = 0.0
-    for way in product(range(-1, count), repeat=len(fits)):  # -1: in no slot
-        at, value = 0, 1.0  # slots up to there are behind
-        for number, slot in enumerate(way):
-            far = (LOST if number or begun else CUT) / count
-            if slot < 0:
-                value *= BROKEN
-            elif slot < at - 1:
-                value = 0.0
-            else:
-                entering = (prod(silent[at:slot]) + far) * entered[number] if slot >= at else 0.0
-                value *= (entering if slot >= at else again[number]) * fits[number][slot]
-                at = slot + 1
-        value *= prod(silent[at:]) + (LOST if ended else CUT) / count
-        total += value
-        for number, slot in enumerate(way):
-            if slot >= 0:
-                worth[number][slot] += value
-    found_in_order = in_slots([*map(np.array, fits)], silent, entered, again, begun=begun, ended=ended)
-    for found, of_call in zip(found_in_order, worth, strict=True):
-        assert found == pytest.approx([one / total for one in of_call], rel=1e-9, abs=1e-12)
-
-
-def test_calls_that_contradict_each_other_by_the_hundred_are_no_fault() -> None:
-    """Half of them are of the last slot, and then half of the first one."""
-    fits = [np.array([1e-7, 1.0])] * 200 + [np.array([1.0, 1e-7])] * 200
-    found = in_slots(fits, [0.02, 0.02], [1.0] * 400, [1.0] * 400)
-    assert ((found >= 0) & (found <= 1)).all()
-    assert (found.sum(1) <= 1 + 1e-9).all()
-
-
-def test_in_a_long_net_each_call_is_found() -> None:
-    """A thousand slots, a call of each: passing over all of them is less probable than a float can say."""
-    count = 1000
-    fits = [*np.where(np.eye(count) > 0, 1.0, 1e-5)]
-    ones = [1.0] * count
-    assert in_slots(fits, [0.02] * count, ones, ones, begun=True).diagonal().min() > 0.99
-
 
 NET = {
     "conv1": (
