@@ -125,10 +125,10 @@ def _refuse_a_mistyped_command(word: str, commands: Iterable[str], *, alone: boo
 
     ``alone``: no word follows. Then the word needs less similarity to a command.
     """
-    import difflib
-
     if os.path.lexists(word.replace("\0", "")):
         return
+    import difflib
+
     is_word = alone and _WORD.fullmatch(word) is not None
     near = difflib.get_close_matches(word, commands, 1, 0.6 if is_word else 0.75)
     if near:

@@ -15,12 +15,11 @@ import msgspec
 
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
-from mio2trace.readers import bundled, run_log
 from mio2trace.readers import ck as ck
+from mio2trace.readers import run_log
 from mio2trace.readers.base import Reader, ReadOptions, Records
 from mio2trace.readers.gemms import TUNABLE
 from mio2trace.readers.miopen import databases
-from mio2trace.readers.opencl import dvdt
 from mio2trace.readers.rocm import rocpd, v3_csv
 from mio2trace.readers.rocm.database import MAGIC, tables
 from mio2trace.readers.rocm.tables import header
@@ -65,6 +64,7 @@ def _is_protobuf(head: bytes) -> bool:
     return head[:1] == b"\x0a"
 
 
+_records = Later("bundled", lambda head: head.startswith(b'{"schema":'))
 views = Later("tf.views", lambda head: b"_TFProfRoot (" in head)
 OF_TENSORFLOW: tuple[Reader, ...] = (
     Later("tf.profile_proto", _is_protobuf),
@@ -75,7 +75,7 @@ OF_TENSORFLOW: tuple[Reader, ...] = (
 )
 """No reader recognises the op view of a console's text."""
 READERS: tuple[Reader, ...] = (
-    dvdt,
+    Later("opencl.dvdt", lambda head: head.lstrip()[:1] == b"["),
     ck,
     *OF_TENSORFLOW,
     rocpd,
@@ -91,7 +91,7 @@ READERS: tuple[Reader, ...] = (
     databases.TEXT,
     databases.SQLITE,
     TUNABLE,
-    bundled,
+    _records,
     run_log,
 )
 """At most one of them recognises a file, except `run_log`, the last one, which accepts any text."""
@@ -123,7 +123,7 @@ A_LOG = Accepted(expected="MIOpen's log", rest=run_log)
 """Lines of JSON are also a log (miopen-log.md 9.3), if no other reader knows them."""
 A_TF_PROFILE = Accepted(
     expected="a TFProf profile, RunMetadata, StepStats, TensorFlow's timeline or a printed view",
-    readers=(*OF_TENSORFLOW, bundled),
+    readers=(*OF_TENSORFLOW, _records),
     rest=views,
 )
 

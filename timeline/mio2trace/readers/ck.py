@@ -24,7 +24,6 @@ from mio2trace.outgoing import count
 from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records, of_json
 from mio2trace.readers.caffe import LONGEST_PRINTED_NS, local_time
-from mio2trace.readers.opencl.dvdt import read_array
 from mio2trace.source import Source, leads_out
 
 NAME = "CK experiment record"
@@ -121,6 +120,8 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     records: Records = []
     if bytes(run.dvdt_prof)[:1] == b"[":
         place = f"{source.name}: {path}.dvdt_prof"
+        from mio2trace.readers.opencl.dvdt import read_array
+
         profile = read_array([bytes(run.dvdt_prof)], source.index, place, options, notes)
         if profile.records:
             records.append(profile)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import chain, pairwise
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -27,8 +28,10 @@ from mio2trace.readers.gemms import WORDS as BLAS_WORDS
 from mio2trace.readers.gemms import BlasDecoder
 from mio2trace.readers.miopen import MiopenDecoder
 from mio2trace.readers.miopen.lines import ANSI, BEGINNINGS, PREFIX, WORDS, note_alarms
-from mio2trace.readers.opencl.dvdt import BlockDecoder, read_array
 from mio2trace.source import Source
+
+if TYPE_CHECKING:
+    from mio2trace.readers.opencl.dvdt import BlockDecoder  # imported where it is used: few logs have text of dv/dt
 
 NAME = "run log (Caffe, MIOpen, dv/dt blocks)"
 
@@ -238,7 +241,7 @@ class _Log:
         self._caffe = CaffeDecoder(source.index, source.name, notes)
         self._miopen = MiopenDecoder(source.index, notes, everything=options.every_message)
         self._blas = BlasDecoder(source.index)
-        self._blocks = BlockDecoder(source.index, source.name, options, notes)
+        self._blocks: BlockDecoder | None = None  # until a line of dv/dt
         self._other_programs = OtherPrograms()
         self._profiles: list[Profile] = []
         self._empty_arrays = self._foreign = self._miopen_lines = self._others = self._swallowed = 0
@@ -254,12 +257,13 @@ class _Log:
     def known(self) -> object:
         """A value that changes with every known line."""
         arrays = len(self._profiles) + self._empty_arrays
-        return self._caffe.lines, self._miopen_lines, self._blocks.blocks, self._blas.lines, arrays, self._in_array()
+        blocks = self._blocks.blocks if self._blocks is not None else 0
+        return self._caffe.lines, self._miopen_lines, blocks, self._blas.lines, arrays, self._in_array()
 
     @property
     def is_between(self) -> bool:
         """Whether the next line can be read by itself: no text of a program and no entry of a call is open."""
-        return self._miopen.between and not self._blocks.in_source
+        return self._miopen.between and (self._blocks is None or not self._blocks.in_source)
 
     def take(self, data: bytes, at: int, number: int) -> tuple[int, int, bool]:
         """Take what `MiopenDecoder.take` takes, and between it lines of Caffe and other programs, and empty arrays."""
@@ -300,10 +304,9 @@ class _Log:
 
     def feed(self, line: bytes, numbered: _Numbered) -> None:
         number = numbered.number
-        blocks = self._blocks
-        if blocks.in_source:
+        if self._blocks is not None and self._blocks.in_source:
             self._swallowed += b"] " in line and GLOG_HEAD.search(line) is not None
-            blocks.feed(number, line)
+            self._blocks.feed(number, line)
         elif MARKER in line:
             if self._cut is not None:
                 self._mend()
@@ -312,7 +315,7 @@ class _Log:
             if glued:
                 self._hold(number, line[: glued.start()])
                 self._log_line(number, line[glued.start() :])
-            elif not blocks.feed(number, line):
+            elif not self._of_dvdt.feed(number, line):
                 opens = _ARRAY_OPENS.search(line)
                 if opens is None:
                     self._log_line(number, line)
@@ -350,9 +353,10 @@ class _Log:
         if self._cut is not None:
             self._mend()
         found = bool(self._caffe.lines or self._miopen_lines)
-        text = self._blocks.finish(interleaved=found and not self._cuts)
-        if text is not None:
-            self._profiles.append(text)
+        if self._blocks is not None:
+            text = self._blocks.finish(interleaved=found and not self._cuts)
+            if text is not None:
+                self._profiles.append(text)
         if self._cuts:
             notes.remark("dv/dt line with a log line in its middle put together (buffered output)", place, self._cuts)
         if self._swallowed:
@@ -418,9 +422,19 @@ class _Log:
         self._cut = self._rest = None
         if rest is not None:
             self._foreign -= 1
-        self._blocks.feed(first, part + (rest or b"\n"))
+        self._of_dvdt.feed(first, part + (rest or b"\n"))
+
+    @property
+    def _of_dvdt(self) -> BlockDecoder:
+        from mio2trace.readers.opencl.dvdt import BlockDecoder
+
+        if self._blocks is None:
+            self._blocks = BlockDecoder(self._source.index, self._source.name, self._options, self._notes)
+        return self._blocks
 
     def _array(self, first: bytes, numbered: _Numbered) -> None:
+        from mio2trace.readers.opencl.dvdt import read_array
+
         number = numbered.number
         place = f"{self._source.name}:{number}"
         numbered.all_at_once = True
