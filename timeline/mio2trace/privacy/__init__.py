@@ -292,7 +292,9 @@ def names_in(head: bytes) -> Iterator[tuple[str, str]]:
     for kind, marks, pattern in _LEARNED:
         if not any(mark in head for mark in marks):
             continue
-        for match in (found for line in lines if any(mark in line for mark in marks) for found in pattern.findall(line)):
+        for match in (
+            found for line in lines if any(mark in line for mark in marks) for found in pattern.findall(line)
+        ):
             name = match.decode("utf-8", "replace").strip(".-")
             for part in (name, name.partition(".")[0]) if kind == "hosts" else (name,):
                 if len(part) >= _SHORTEST_LEARNED and part.lower() not in OF_NOBODY and not part.isdigit():

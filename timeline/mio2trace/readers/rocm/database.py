@@ -41,8 +41,6 @@ LONG_TEXT, TEXT_PER_BYTE = 1000, 64
 _FIRST_PAGE = 100
 """The place of the header of its tree, after the file's own header."""
 _INNER, _LEAF = b"\x05", b"\x0d"
-_MEANT_IN_A_URI = late("[%?#\udc80-\udcff]")
-"""Special characters of a URI, and bytes of a path that are not UTF-8, as `os.fsdecode` returns them."""
 _WHOLE = "expected a whole database"
 _STORED = "expected a profiler's tables, or views that show them as they are"
 _LONGEST_VALUE = 1 << 20
@@ -248,11 +246,13 @@ def _limit(connection: sqlite3.Connection, steps: _Steps, longest: int, text: Ca
     connection.set_progress_handler(steps.take, STEPS_AT_ONCE)
 
 
+_OK, _DENY, _READ, _SELECT = 0, 1, 20, 21
+"""SQLite's own numbers (sqlite3.h), because sqlite3 is not imported here."""
+
+
 def _authorize(action: int, *_: str | None) -> int:
     """Allow only reading queries: no function, no recursion, no other database."""
-    import sqlite3
-
-    return sqlite3.SQLITE_OK if action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ) else sqlite3.SQLITE_DENY
+    return _OK if action in (_SELECT, _READ) else _DENY
 
 
 def _quoted(name: str) -> str:
@@ -291,7 +291,10 @@ def opened(source: Source, reads: Iterable[str]) -> Iterator[Database]:
         beside = {end: os.path.getsize(f"{path}{end}") for end in _JOURNALS if path and _holds_anything(f"{path}{end}")}
         source.require_room(sum(beside.values()))
         lies = path if path and not beside else _copied(source, beside, stack)
-        uri = "file:" + _MEANT_IN_A_URI.sub(lambda sign: f"%{ord(sign[0]) & 255:02x}", os.path.abspath(lies))
+        signs = (
+            f"%{byte:02x}" if byte in b"%?#" or byte > 127 else chr(byte) for byte in os.fsencode(os.path.abspath(lies))
+        )
+        uri = f"file:{''.join(signs)}"
         given = sum(os.path.getsize(f"{lies}{end}") for end in ("", *beside))
         try:
             if beside:
