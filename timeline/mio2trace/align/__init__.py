@@ -21,7 +21,6 @@ from mio2trace.align.exact import (
 )
 from mio2trace.align.graphs import Replay, join_replays, link_replays
 from mio2trace.align.layers.calls import place_by_calls
-from mio2trace.align.layers.durations import place_by_device_times, place_by_durations
 from mio2trace.align.layers.layer_lines import place_by_layer_lines
 from mio2trace.align.layers.marks import read_marks
 from mio2trace.align.layers.net import Net, by_place, read_net
@@ -115,6 +114,22 @@ def link_operations(attribution: Attribution) -> None:
         from mio2trace.align.operations.stream import link_operations as link
 
         link(attribution)
+
+
+def place_by_durations(attribution: Attribution) -> None:
+    """Fit printed layer times to host times. Few logs print them, so only here the module is imported."""
+    if attribution.net.is_timed and attribution.clock is not None:
+        from mio2trace.align.layers.durations import place_by_host_times
+
+        place_by_host_times(attribution)
+
+
+def place_by_device_times(attribution: Attribution) -> None:
+    """Fit printed layer times to the device's times if there is no clock."""
+    if attribution.net.is_timed and attribution.times is None:
+        from mio2trace.align.layers.durations import place_by_device_times as place
+
+        place(attribution)
 
 
 STEPS: tuple[Step, ...] = (

@@ -17,11 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mio2trace.align.attribution import Attribution
-from mio2trace.align.layers.by_sequence import Sequenced, layers_by_sequence
 from mio2trace.align.layers.net import Net, NetLayerSpec
 from mio2trace.align.layers.repetitions import matches
 from mio2trace.align.links import DOUBTED, NONE, WORDS, LayerRun, Links, neighbours
-from mio2trace.align.ranges import LEAST_LAUNCHES, MarkedStep, OpenRanges, before_recording, is_step, places_among
+from mio2trace.align.ranges import (
+    LEAST_LAUNCHES,
+    MarkedStep,
+    OpenRanges,
+    Sequenced,
+    before_recording,
+    is_step,
+    places_among,
+)
 from mio2trace.evidence import BOUNDARY_STAMPS, CORRELATION, RANGE, SEQUENCE, Evidence
 from mio2trace.kernels.names import KernelName, kernel_name
 from mio2trace.model.log import Direction
@@ -318,6 +325,8 @@ class _Layers:
         """By unmarked step the range around all of it."""
         # A log that names layers knows them better, and numbers its iterations in its own way.
         if SEQUENCE not in attribution.without and not any(log.layers for log in attribution.logs):
+            from mio2trace.align.layers.by_sequence import layers_by_sequence
+
             annotations = {place: ranges[place] for place in self._layers}
             self._sequenced = layers_by_sequence(attribution.profile, opened, attribution.steps, annotations)
             self._layers |= {place: (made.name, "forward") for place, made in self._sequenced.executions.items()}

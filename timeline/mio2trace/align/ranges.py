@@ -36,6 +36,31 @@ if TYPE_CHECKING:
     from mio2trace.align.attribution import Attribution
 
 
+class Execution(msgspec.Struct, frozen=True):
+    """One of a layer that no range names. ``within``: the block around it. ``again``: the backward pass ran it again."""
+
+    name: str
+    start_ns: int
+    end_ns: int
+    confidence: float = 1.0
+    within: str = ""
+    again: bool = False
+
+
+class Sequenced:
+    """Layers by the sequence of ops (`layers.by_sequence`). ``executions``: by first range. ``first_of``: that by range.
+    ``nowhere``: ranges that ran again without layer."""
+
+    def __init__(self) -> None:
+        self.executions: dict[int, Execution] = {}
+        self.first_of: dict[int, int] = {}
+        self.nowhere: set[int] = set()
+
+    def add(self, places: Sequence[int], execution: Execution) -> None:
+        self.executions[places[0]] = execution
+        self.first_of.update(dict.fromkeys(places, places[0]))
+
+
 class OpenRanges:
     """The nesting of ranges, and the range of each launch (`NONE`: none).
 

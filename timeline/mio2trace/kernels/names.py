@@ -39,6 +39,8 @@ def beginnings(pattern: str) -> tuple[str, ...]:
 
 
 def _split(pattern: str) -> list[str]:
+    if "|" not in pattern:
+        return [pattern]
     depth, first, alternatives = 0, 0, []
     for mark in _MARK.finditer(pattern):
         depth += (mark[0] in "([") - (mark[0] in ")]")

@@ -96,7 +96,8 @@ class RunTimes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sniff(head: bytes) -> bool:
-    return (_SNIFF_OBJECT.match(head) or _SNIFF_ARRAY.match(head)) is not None
+    form = {b"{": _SNIFF_OBJECT, b"[": _SNIFF_ARRAY}.get(head.lstrip()[:1])
+    return form is not None and form.match(head) is not None
 
 
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:

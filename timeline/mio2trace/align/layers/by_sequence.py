@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from mio2trace.align.links import DOUBTED, NONE
-from mio2trace.align.ranges import MarkedStep, OpenRanges, step_at
+from mio2trace.align.ranges import Execution, MarkedStep, OpenRanges, Sequenced, step_at
 from mio2trace.model.profile import Profile, Range
 from mio2trace.ops.ranges import (
     ANCHORS,
@@ -132,32 +132,6 @@ _SUMS = ("aten::add", "aten::add_")
 _BATCH_NORM = "aten::batch_norm"
 _COUNTER = "aten::add_", ((), ())
 """In training, batch norms first count their batches by an addition."""
-
-
-class Execution(msgspec.Struct, frozen=True):
-    """A layer that ran, in host time. ``within``: the block around the layer. ``again``: the backward pass ran it
-    again."""
-
-    name: str
-    start_ns: int
-    end_ns: int
-    confidence: float = 1.0
-    within: str = ""
-    again: bool = False
-
-
-class Sequenced:
-    """The layers found in the order of ops. Keys are places of ranges in the profile. ``executions``: by first range.
-    ``first_of``: that by range. ``nowhere``: ranges that ran again without layer."""
-
-    def __init__(self) -> None:
-        self.executions: dict[int, Execution] = {}
-        self.first_of: dict[int, int] = {}
-        self.nowhere: set[int] = set()
-
-    def add(self, places: Sequence[int], execution: Execution) -> None:
-        self.executions[places[0]] = execution
-        self.first_of.update(dict.fromkeys(places, places[0]))
 
 
 def layers_by_sequence(

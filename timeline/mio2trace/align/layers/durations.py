@@ -286,20 +286,16 @@ def _candidates(columns: _Columns, printed: Sequence[int | None], slack: int) ->
     return candidates, strays
 
 
-def place_by_durations(attribution: Attribution) -> None:
+def place_by_host_times(attribution: Attribution) -> None:
     """Cut the iterations so that the printed layer times fit; add a note if they do not."""
     marked = attribution.marked
-    if attribution.clock is None:
-        return
     if marked is not None and marked.layers and attribution.iterations() in (None, marked.iterations):
         return  # marks bound all iterations
-    net, links = attribution.net, attribution.links
+    links = attribution.links
     windows = [w for w in _stamped_windows(attribution) if all(links.run_of[p] == NONE for p in w.positions)]
-    if any(layer.forward_ns is None and layer.backward_ns is None for layer in net.layers):
-        return
     cut = fit(attribution, windows, on_host)
     if cut is None:
-        if net.layers and any(window.positions for window in windows):
+        if any(window.positions for window in windows):
             attribution.notes.add("printed layer times do not fit the enqueues of the iterations: not used")
         return
     place(attribution, windows, cut, of_these_iterations(attribution, windows))
@@ -448,10 +444,7 @@ class _Row:
 
 def place_by_device_times(attribution: Attribution) -> None:
     """Cut the iterations so that the printed layer times fit, without a clock; add a note if they do not."""
-    net = attribution.net
-    if attribution.times is not None or attribution.links.runs or not net.layers or attribution.by_order_alone:
-        return
-    if any(layer.forward_ns is None and layer.backward_ns is None for layer in net.layers):
+    if attribution.links.runs or attribution.by_order_alone:
         return
     ways = _ways(attribution)
     answer = next((found for bounds in ways if (found := _best(attribution, bounds)) is not None), None)

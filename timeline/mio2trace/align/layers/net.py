@@ -41,6 +41,13 @@ class Net(msgspec.Struct, frozen=True, kw_only=True):
     backward: bool | None = None
 
     @property
+    def is_timed(self) -> bool:
+        """Whether it has layers, all with printed times."""
+        return bool(self.layers) and all(
+            layer.forward_ns is not None or layer.backward_ns is not None for layer in self.layers
+        )
+
+    @property
     def is_whole(self) -> bool:
         """Whether no layer is missing from the numbering."""
         return not self.layers or self.layers[-1].index + 1 == len(self.layers)
