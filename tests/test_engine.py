@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mio2trace.align.engine import Pairs, Ways, cheapest, cheapest_places, in_slots, solved
+from mio2trace.align.engine import Pairs, Ways, Weights, cheapest, cheapest_places, in_slots, solved
 from mio2trace.align.rates import BROKEN, CUT, LOST
 from mio2trace.model.tables import Numbers
 
@@ -95,9 +95,9 @@ def test_the_cheapest_places_are_those_of_all_answers(takes: list[int], items: l
     """Slots take a time, one after another; what is in them takes a time, too. What a slot has too much of costs."""
     ends = [sum(items[:at]) for at in range(len(items) + 1)]
 
-    def worth(number: int, before: Numbers, own: Numbers, reach: Numbers) -> tuple[Numbers, Numbers]:
+    def worth(number: int, before: Numbers, own: Numbers, reach: Numbers) -> tuple[Weights, Numbers]:
         until = np.maximum(reach + takes[number], np.array(ends)[own])
-        over = np.where(before <= own, np.maximum(0, until - np.array(ends)[own]), inf)
+        over: Weights = np.where(before <= own, np.maximum(0.0, until - np.array(ends)[own]), inf)
         return over, until
 
     every = {}

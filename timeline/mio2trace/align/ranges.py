@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 
 class Execution(msgspec.Struct, frozen=True):
-    """One of a layer that no range names. ``within``: the block around it. ``again``: the backward pass ran it again."""
+    """A layer that ran, in host time. ``within``: the block around the layer. ``again``: the backward pass ran it
+    again."""
 
     name: str
     start_ns: int
@@ -48,8 +49,8 @@ class Execution(msgspec.Struct, frozen=True):
 
 
 class Sequenced:
-    """Layers by the sequence of ops (`layers.by_sequence`). ``executions``: by first range. ``first_of``: that by range.
-    ``nowhere``: ranges that ran again without layer."""
+    """The layers found in the order of ops. Keys are places of ranges in the profile. ``executions``: by first range.
+    ``first_of``: that by range. ``nowhere``: ranges that ran again without layer."""
 
     def __init__(self) -> None:
         self.executions: dict[int, Execution] = {}

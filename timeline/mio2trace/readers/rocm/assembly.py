@@ -7,6 +7,7 @@ thread and text. A row with invalid numbers is left out and counted (rocm-profil
 from __future__ import annotations
 
 import hashlib
+import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
