@@ -261,7 +261,10 @@ def marked_steps(profile: Profile) -> tuple[MarkedStep, ...]:
     for families in (engine, numbered):
         if families:  # of families within each other the outermost takes most time
             longest = max(families.values(), key=lambda ranges: sum(made.end_ns - made.start_ns for made in ranges))
-            steps = _numbered(_apart(longest), own=families is numbered)
+            apart = _apart(longest)
+            if families is numbered and not _grow(_counts(apart)) and _have_few(_launches(profile), apart):
+                continue  # parts of a step are counted anew in each step, as the batches of an epoch are
+            steps = _numbered(apart, own=families is numbered)
             if families is numbered:
                 return steps
             around = [made for text, ranges in others.items() if _AROUND.fullmatch(text) for made in ranges]
@@ -408,22 +411,31 @@ def _number(text: str) -> int | None:
 def _of_equal_text(profile: Profile, by_text: dict[str, list[Range]]) -> tuple[MarkedStep, ...]:
     """Return ranges of one text, but for its number, that have most launches; the most frequent text first."""
     several = [ranges for ranges in by_text.values() if len(ranges) > 1]
-    if not several:
-        return ()
-    called = profile.commands.host_start_ns
-    starts = np.sort(called[called != NO])
+    launches = _launches(profile) if several else ()
     best: list[Range] = []
-    for ranges in several:
+    for ranges in several if len(launches) else ():
         if len(ranges) <= len(best):
             continue
         apart = _apart(ranges)
         if _are_counted(apart) and not _grow(_counts(apart)):
             continue  # parts of a step are counted anew in each step
-        ends = np.searchsorted(starts, [made.end_ns for made in apart], "right")
-        held = int((ends - np.searchsorted(starts, [made.start_ns for made in apart])).sum())
-        if len(apart) == len(ranges) and held >= LEAST_LAUNCHES * len(starts) > 0:
+        if len(apart) == len(ranges) and not _have_few(launches, apart):
             best = apart
     return _numbered(best, own=_are_counted(best))
+
+
+def _launches(profile: Profile) -> Numbers:
+    """Return when commands were launched, in order."""
+    called = profile.commands.host_start_ns
+    starts: Numbers = np.sort(called[called != NO])
+    return starts
+
+
+def _have_few(launches: Sequence[int] | Numbers, apart: Sequence[Range]) -> bool:
+    """Return whether ranges that do not overlap have less than most launches."""
+    ends = np.searchsorted(launches, [made.end_ns for made in apart], "right")
+    held = int((ends - np.searchsorted(launches, [made.start_ns for made in apart])).sum())
+    return held < LEAST_LAUNCHES * len(launches)
 
 
 def _are_counted(ranges: Iterable[Range]) -> bool:
