@@ -377,6 +377,27 @@ def only(name: str, inputs: Inputs | None) -> Operation:
     return operation
 
 
+@pytest.mark.parametrize(
+    ("kernel", "flop"),
+    [
+        ("gemm", 2 * 9000**2 * 64),
+        ("void cusparse::csrmm_v2_kernel<float, int>(x)", None),
+        ("void rocsparse::csrmmnn_row_split_kernel<256u>(x)", None),
+        ("csrmv_v3_kernel", None),
+        ("sm80_xmma_sparse_gemm_f16f16_f16f16_f16_tn_n", 2 * 9000**2 * 64),  # of two in four elements
+    ],
+)
+def test_the_work_of_a_sparse_product_is_not_that_of_its_sizes(kernel: str, flop: int | None, tmp_path: Path) -> None:
+    """The layout of a matrix is not recorded, but the library that computes with it."""
+    sizes = {"Input Dims": [[9000, 9000], [9000, 64]], "Input type": ["float", "float"], "Concrete Inputs": ["", ""]}
+    op = row("cpu_op", "aten::mm", 542, 542, FIRST_US, 90, External_id=7)
+    op["args"] |= sizes
+    alignment = kineto_alignment(tmp_path, [op, *launched(1, 5, 30, kernel, External_id=7)])
+    (operation,) = operations_by_kernel(alignment).values()
+    assert operation is not None
+    assert (operation.api, operation.problem and operation.problem.flop()) == ("aten::mm", flop)
+
+
 def test_a_convolution_has_all_that_the_log_would_tell(tmp_path: Path) -> None:
     """Its output, which the file does not hold, its layout by the strides, its command."""
     (operation,) = aligned(kineto_file(tmp_path)).links.operations

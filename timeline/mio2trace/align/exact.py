@@ -184,6 +184,7 @@ _DIRECTIONS: dict[str, Direction] = {
 }  # fmt: skip
 _SET_UP = -1
 """The number of the iteration before the first one."""
+_SPARSE = late(r"(?:cu|roc|hip)sparse::|\bcsrm[mv]", re.ASCII)
 _NO_LAYERS, _COMPILING = ("aten::", "## Call CompiledFxGraph "), "(dynamo_timed)"
 
 
@@ -206,7 +207,7 @@ def calls_of(profile: Profile, logged: Sequence[Operation], behind: int, notes: 
         return Calls(tuple(logged), ())
     opened = OpenRanges(profile)
     opened.range_of[before_recording(profile.commands)] = NONE
-    ranged, places = operations_of_ranges(profile, opened.launching(profile))
+    ranged, places = operations_of_ranges(profile, opened.launching(profile), _sparse(profile, opened))
     of_range = [NONE] * len(profile.ranges)
     operations = list(logged)
     logged_as = _logged_as(ranged, logged, notes) if ranged and logged else {}
@@ -222,6 +223,13 @@ def calls_of(profile: Profile, logged: Sequence[Operation], behind: int, notes: 
         else:
             weights_of[of_range[place]] = index
     return Calls(tuple(operations), tuple(of_range), weights_of, opened)
+
+
+def _sparse(profile: Profile, opened: OpenRanges) -> set[int]:
+    """Return the ranges that launched products of sparse matrices, and the ranges around these."""
+    is_sparse = profile.commands.name.where(lambda name: _SPARSE.search(name) is not None)
+    places = {*opened.range_of[is_sparse].tolist()} - {NONE}
+    return places.union(*(opened.around(place) for place in places))
 
 
 def _logged_as(ranged: Sequence[Operation], logged: Sequence[Operation], notes: Notes) -> dict[int, int]:

@@ -46,16 +46,17 @@ def shown_text(made: Range) -> str:
 
 
 def operations_of_ranges(
-    profile: Profile, launching: Iterable[Iterable[int]] = ()
+    profile: Profile, launching: Iterable[Iterable[int]] = (), sparse: Iterable[int] = ()
 ) -> tuple[tuple[Operation, ...], tuple[int, ...]]:
     """Return (operations, the place of each one's range in the profile), in order of time. Lines are 0: there is no
     log.
 
     A range of two operations (the gradients of data and of weights) occurs twice, one after the other. ``launching``:
-    for each range that launched something, its own place and then the places of the ranges around it.
+    for each range that launched something, its own place and then the places of the ranges around it. ``sparse``:
+    ranges that launched products of sparse matrices, whose sizes do not tell their work.
     """
     library = _of_library(profile)
-    framework = _of_framework(profile, launching, {place for _, place in library})
+    framework = _of_framework(profile, launching, sparse, {place for _, place in library})
     if not library or not framework:
         both = library or framework
     else:
@@ -75,7 +76,7 @@ def _of_library(profile: Profile) -> list[tuple[Operation, int]]:
 
 
 def _of_framework(
-    profile: Profile, launching: Iterable[Iterable[int]], library: set[int]
+    profile: Profile, launching: Iterable[Iterable[int]], sparse: Iterable[int], library: set[int]
 ) -> list[tuple[Operation, int]]:
     """Return all ops of XLA. Of PyTorch's ops return the innermost ones in the table of ops, and for each other launch
     the innermost op around it; none if it calls MIOpen (``library``: the places of such calls)."""
@@ -121,8 +122,9 @@ def _of_framework(
 
     kept: list[Operation] = []
     modelled = library.copy()
+    told_otherwise = library.union(sparse)
     for place in innermost:
-        for operation in operations_of(ranges[place].text, ranges[place].inputs) if place not in library else ():
+        for operation in operations_of(ranges[place].text, ranges[place].inputs) if place not in told_otherwise else ():
             add(operation, place)
             modelled.add(place)
     others: dict[int, str] = {}
