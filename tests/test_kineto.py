@@ -499,6 +499,14 @@ def test_a_value_that_is_no_number_of_json_takes_no_row_away(value: str, size: i
     assert kernels(of(tmp_path, spoiled)[0]) == kernels(of(tmp_path, data)[0])
 
 
+@pytest.mark.parametrize(("parts", "lost"), [(1, 0), (2, 1), (3, 1)])
+def test_a_trace_behind_another_in_one_file_is_missed(parts: int, lost: int, tmp_path: Path) -> None:
+    path = tmp_path / "made.json"
+    path.write_bytes(b"\n".join([trace(rows())] * parts) + b"\n")
+    (measures,) = mio2trace.analyse([path]).run.measures
+    assert measures.completeness.counts.get("unreadable", 0) == lost
+
+
 @pytest.mark.parametrize(
     ("change", "written", "defect"),
     [

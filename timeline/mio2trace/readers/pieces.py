@@ -216,7 +216,7 @@ class EventArray:
         for block in self._blocks:  # only if the array is closed before the last piece
             if len(self._after) < LONGEST_EVENT:
                 self._after += block
-        if self.is_alone and self._after.strip():
+        if self._after.strip() if self.is_alone else _OPENING.search(self._after):  # another trace
             self._notes.unreadable(f"{self._place}: behind the array of events")
 
     def _texts(self) -> Iterator[tuple[bytes, bool]]:
