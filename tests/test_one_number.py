@@ -234,7 +234,8 @@ def test_each_kernel_name_and_the_whole(name: str) -> None:
         assert sum(counts["operation_kernel_ns"].values()) == whole[1]
         searches = {row.index for row in asked.analysis.run.operations if row.phase == "find"}
         found = [kernel["dur"] for kernel in kernels if kernel.get("operation") in searches]
-        assert counts["find"] == {"kernels": len(found), "kernel_ns": sum(found)}
+        sums_of_find = {name: n for name, n in counts["find"].items() if name != "sure"}
+        assert sums_of_find == {"kernels": len(found), "kernel_ns": sum(found)}
 
 
 @pytest.mark.parametrize("name", CHOSEN)

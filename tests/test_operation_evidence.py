@@ -542,7 +542,8 @@ def test_searches_have_all_kernels_that_they_launch_a_few_times(times: int, tmp_
     """With many launches of each candidate some are missing, and the time of the searches is in doubt."""
     of_search, of_step = a_searching_run(tmp_path, times)
     found = convert(tmp_path).metadata["attribution"]
-    assert found["find"] == {"kernels": 20 * times, "kernel_ns": of_search}
+    sums = {"kernels": 20 * times, "kernel_ns": of_search}
+    assert found["find"] == (sums if times > 1 else {**sums, "sure": False})
     assert found["operations_without_kernels"] == 0
     assert sum(ns for by, ns in found["operation_kernel_ns"].items() if by != "outside") == of_search + 30 * of_step
 
