@@ -345,6 +345,14 @@ def test_error_what_has_nothing_of_a_gpu_is_one_line(data: bytes, said: str, tmp
     assert said in result.stderr
 
 
+def test_the_slowest_device_has_the_profilers_number(tmp_path: Path) -> None:
+    """In the answer as in the JSON report; it was its place among the devices of the process there."""
+    (tmp_path / "a.xplane.pb").write_bytes(jax_run().replace(b"GPU:0", b"GPU:5").replace(b"GPU:1", b"GPU:7"))
+    report = json.loads(invoked("report", tmp_path / "a.xplane.pb", "--format", "json").stdout)
+    assert report["runs"][0]["step"]["device"] == 7
+    assert "device 7, " in invoked("report", tmp_path / "a.xplane.pb").stdout
+
+
 def test_hosts_of_a_run_are_not_added_up(tmp_path: Path) -> None:
     """Nothing in the files says how they belong together: each host is shown, no table mixes them, that is said."""
     for name, steps in (("hostA", 3), ("hostB", 4)):

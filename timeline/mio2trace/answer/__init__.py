@@ -285,7 +285,7 @@ def _device_steps(subject: Subject) -> tuple[int, ...]:
 def _devices(subject: Subject, steps: Sequence[int]) -> str:
     """Return ``device 1, the slowest of 4 (11.2 to 12.3 ms)``: the parts of the step are its own. Empty for a process
     with one device."""
-    number = subject.device_number
+    number = subject.steady.device_number
     if not steps or number is None:
         return ""
     least, most = ms(min(steps)), ms(max(steps))

@@ -350,17 +350,9 @@ class Subject:
         whole = 0 if spent is None else spent.length_ns
         noun, ends = self.noun, ""
         if self.step_time is None:
-            of = f" of device {self.device_number}" if len(self.steady.told.devices) > 1 else ""
+            of = f" of device {self.steady.device_number}" if len(self.steady.told.devices) > 1 else ""
             noun, ends = RECORDING + of, ", first to last command"
         return f"{percent(ns / whole if whole else 0)} of {noun} ({part_of(ns, whole)}{more}{ends})"
-
-    @property
-    def device_number(self) -> int | None:
-        """The number that the profiler gave the slowest device: the second of two devices may be device 7."""
-        device = self.steady.device
-        names = {one.index: one.number for one in self.alignment.profile.devices}
-        shown = None if device is None else names.get(device.device)
-        return device.device if shown is None and device is not None else shown
 
     def recorded_anew(self, *, calls: bool = False) -> str:
         """Say how to record steps of this program after a warm-up. ``calls``: also the host's calls."""

@@ -552,7 +552,7 @@ _SHOWN = {"communication": "exposed communication", "copy": "exposed copies", "u
 class StepTime(msgspec.Struct, frozen=True, kw_only=True):
     """The mean of the steady steps of the slowest device, in ns; `PARTS` add up to ``step_ns``.
 
-    ``device``: its number. ``steps_ns``: the length of each of these steps. ``windows``: the steps themselves.
+    ``device``: its number by the profiler. ``steps_ns``: the length of each of these steps, ``windows``: the steps.
     """
 
     device: int

@@ -275,15 +275,25 @@ class Steady:
             if window.place in places and window.busy is not None
         )
 
+    @property
+    def device_number(self) -> int | None:
+        """The number that the profiler gave that device: the second of two devices may be device 7."""
+        if self.device is None:
+            return None
+        numbers = {one.index: one.number for one in self._alignment.profile.devices}
+        shown = numbers.get(self.device.device)
+        return self.device.device if shown is None else shown
+
     @cached_property
     def step_time(self) -> StepTime | None:
         """Length and parts of a steady step on that device.
 
         None if nothing shows steps, if no steady step has a known end, or if the profiler waited for each command.
         """
-        if self.device is None or self.told.told_by == "whole" or self._alignment.profile.calls_wait:
+        number = self.device_number
+        if number is None or self.told.told_by == "whole" or self._alignment.profile.calls_wait:
             return None
-        return step_time(self.device.device, self.windows)
+        return step_time(number, self.windows)
 
     @cached_property
     def recording(self) -> Busy | None:
