@@ -215,13 +215,14 @@ def test_a_run_across_midnight_is_placed_as_any_other(start: int, year: bool) ->
             assert (said, by) == (place, "boundary stamps")
 
 
-@pytest.mark.parametrize("minutes", [7, -7, 5 * 60 + 7, 1, 15, -30, 7 * 60 + 45])
+@pytest.mark.parametrize("minutes", [7, -7, 5 * 60 + 7, 1, 15, -30, 7 * 60 + 45, 5 * 24 * 60])
 @pytest.mark.parametrize("marks", [True, False])
 def test_files_of_different_runs_are_refused_in_one_line(minutes: int, marks: bool) -> None:
     """No hour, and no quarter that is a zone, brings them together; by order alone they go on, without the clock."""
     rng = Random(3)
     run = restamped(make_run(rng, random_net(rng, 5), marks=marks), lambda _, ns: ns + minutes * 60 * SECOND)
-    with pytest.raises(InputError, match="not of one run") as error:
+    unit = "days" if minutes > 24 * 60 else "s"
+    with pytest.raises(InputError, match=rf"not of one run.* differ by [-+][\d.]+ {unit} in the best") as error:
         align(run.profile, [run.log], Notes())
     assert "\n" not in str(error.value)
     found = align(run.profile, [run.log], Notes(), by_order_alone=True)

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from mio2trace.align.clocks.axis import (
+    DAY_NS,
     DISORDER_NS,
     MAX_DRIFT,
     MIDDLE_OF_2000_NS,
@@ -393,9 +394,11 @@ def _relate(run: _Run, notes: Notes, *, same_run: bool) -> LogClock | None:
     if is_far:
         # A problem of the files may be the cause, mostly a profile that is cut off.
         problems = "".join(f"; {note}" for note in notes.problems[:2])
+        ns = clock.residual_ns
+        apart = f"{ns / 1e9:+.3f} s" if abs(ns) < DAY_NS else f"{ns / DAY_NS:+,.1f} days"
         raise InputError(
-            f"the log and the profile are not of one run: {clock.method} differ by "
-            f"{clock.residual_ns / 1e9:+.3f} s in the best time zone; "
+            f"the log and the profile are not of one run: {clock.method} differ by {apart}"
+            " in the best time zone; "
             "expected -2 to +{:g} s (--align order joins them by order alone){}".format(late / 1e9, problems)
         )
     is_later = marked is None and step <= STAMP_NS and _iterations_are_later(run, clock)
