@@ -298,6 +298,12 @@ def test_a_query_by_name_and_by_sql(folder: Path, shell: Path, asked: dict[str, 
     assert list(csv.reader(io.StringIO(done.stdout))) == [["n", "absent"], [str(count), ""]]
 
 
+def test_a_narrow_terminal_keeps_the_name_of_a_row(folder: Path) -> None:
+    sql = "select 'runs/a-long-name-of-a-run' as run, 1.5 as kernel_ms, 2.5 as percent_of_kernel_time"
+    lines = query(folder / "out.json", sql, "--format", "table", COLUMNS="50").stdout.splitlines()
+    assert [line.split()[0] for line in lines[:2]] == ["run", "runs/a-long-name-of-a-run"]
+
+
 def test_what_the_files_lack_is_said_as_by_other_commands(tmp_path: Path) -> None:
     """Rows of a file that is cut off are not all rows."""
     path = kineto_file(tmp_path)

@@ -196,7 +196,8 @@ def _print(
         }
         for row in rows
     ]
-    show(lambda: Table(columns=tuple(columns), rows=cells), printing, notes or Notes(), [], False)
+    # The first column names the row, so a narrow terminal keeps it.
+    show(lambda: Table(columns=tuple(columns), rows=cells, keys=tuple(columns[:1])), printing, notes or Notes(), [], False)
 
 
 # -- Queries on a dataset: its tables, in DuckDB -----------------------------------------------------------------------

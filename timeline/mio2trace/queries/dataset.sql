@@ -51,9 +51,9 @@ with timed as (
     from timed),
   placed as (
     select *, least(greatest((ns - least) / greatest(most - least, 1), 0), 1) as place from scale)
-select run, rank, count(*) as iterations, round(median(ns) filter (steady) / 1e6, 3) as median_ms,
-  arg_max(iteration, ns) as slowest, round(max(ns) / 1e6, 3) as slowest_ms,
-  string_agg('▁▂▃▄▅▆▇█'[1 + cast(7 * coalesce(place, 0) as integer)], '' order by iteration) as heat
+select run, rank, string_agg('▁▂▃▄▅▆▇█'[1 + cast(7 * coalesce(place, 0) as integer)], '' order by iteration) as heat,
+  round(median(ns) filter (steady) / 1e6, 3) as median_ms, count(*) as iterations,
+  arg_max(iteration, ns) as slowest, round(max(ns) / 1e6, 3) as slowest_ms
 from placed group by run, rank order by run, rank;
 
 -- query: outlier runs
