@@ -932,3 +932,9 @@ def test_shares_above_100_percent_are_explained(us: int, streams: int, said: boo
 def test_a_log_alone_has_no_shares_to_explain(form: str) -> None:
     """Its layers have printed times, but no kernel is known."""
     assert "kernels overlap" not in run(LENET[0], "--format", form, "-q")
+
+
+def test_kernels_of_searches_are_counted_beside_those_with_a_layer() -> None:
+    folder = ROOT / "traces" / "lenet-rocpd"
+    said = printed("report", folder / "run.log.gz", folder / "results.db.gz", "--format", "markdown", "-q")
+    assert "35 of 59 kernels have a layer (range); 24 ran in searches." in said

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import mio2trace
-from mio2trace.align import NONE, Alignment
+from mio2trace.align import NONE
 from mio2trace.align.clocks.axis import SAME
 from mio2trace.align.links import WORDS
 from mio2trace.analysis import Analysis, Run
@@ -192,7 +192,7 @@ def of_profile(subject: Subject, name: str, libraries: Sequence[MiopenLog] = (),
     return Section(
         name=name,
         verdict=_verdict(subject),
-        evidence=_evidence(subject.alignment) if depth != "lines" else "",
+        evidence=_evidence(subject) if depth != "lines" else "",
         iterations=len(steady.iterations) if subject.has_iterations else 0,
         noun=subject.noun,
         kernel_ns=each(subject.total_ns),
@@ -442,10 +442,10 @@ def _apart(subject: Subject, windows: Sequence[Window], apart: float, least: flo
     return f", but {ms(pause)} pass between iterations {numbers[0]:,} and {numbers[1]:,}"
 
 
-def _evidence(alignment: Alignment) -> str:
-    """Count the kernels that have an operation and a layer, and name the evidence."""
-    links = alignment.links
-    is_kernel = alignment.profile.commands.is_kernel
+def _evidence(subject: Subject) -> str:
+    """Count the kernels that have an operation and a layer, and those in searches, and name the evidence."""
+    links = subject.alignment.links
+    is_kernel = subject.alignment.profile.commands.is_kernel
     parts = []
     for what, words, unsure, known in (
         ("an operation", links.operation_by, links.operation_unsure, bool(links.operations)),
@@ -462,6 +462,8 @@ def _evidence(alignment: Alignment) -> str:
                 + (f" ({evidence})" if evidence else "")
                 + (f", {doubt:,} with low confidence" if doubt else "")
             )
+    if parts and (searching := sum(cost.kernels for cost in subject.measures.searches.values())):
+        parts.append(f"{searching:,} ran in searches")
     return (
         "; ".join(parts) + "." if parts else "No log, range or op names operations or layers: only kernels are known."
     )

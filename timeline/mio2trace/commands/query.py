@@ -197,7 +197,8 @@ def _print(
         for row in rows
     ]
     # The first column names the row, so a narrow terminal keeps it.
-    show(lambda: Table(columns=tuple(columns), rows=cells, keys=tuple(columns[:1])), printing, notes or Notes(), [], False)
+    table = Table(columns=tuple(columns), rows=cells, keys=tuple(columns[:1]))
+    show(lambda: table, printing, notes or Notes(), [], False)
 
 
 # -- Queries on a dataset: its tables, in DuckDB -----------------------------------------------------------------------
