@@ -115,8 +115,8 @@ class OpenRanges:
         return innermost
 
     def _lifts(self) -> list[tuple[Numbers, Numbers]]:
-        """Return tables for binary lifting. The n-th one is for 2**n levels of nesting: for each range, when it and the
-        ranges around it up to there have ended (ns), and the place of the next range (`NONE`: none)."""
+        """Return tables for binary lifting. The n-th one is for 2**n levels of nesting. It has for each range the time
+        (ns) when all ranges up to there have ended, and the place of the next range (`NONE`: none)."""
         lifts = [(self._ends, np.array([*self.parent_of, NONE]))]
         while (lifts[-1][1] != NONE).any():
             ends, next_ = lifts[-1]
