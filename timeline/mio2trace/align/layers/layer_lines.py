@@ -82,7 +82,12 @@ class _States(NamedTuple):
         first, stop, earliest, latest = np.array([state[:4] for state in states], np.int64).T
         return cls(first, stop, earliest, latest, np.array([state[4] for state in states]))
 
+    def part(self, which: slice | tuple[slice, None]) -> _States:
+        first, stop, earliest, latest = (column[which] for column in self[:4])
+        return _States(first, stop, earliest, latest, self.weight[which])
 
+
+_IN_ROWS = slice(None), None
 _ANY = _States.of([(0, 0, -_EVER, _EVER, 1.0)])
 """Before all layers."""
 
@@ -104,15 +109,17 @@ def likeliest_rows(lines: Lines, times: Times) -> Rows:
     low, high = _possible_ends(lines)
     first, stop, is_plain = _plain(lines, low, high, times)
 
+    plain = _States(first.copy(), stop.copy(), low, high, np.ones(count))
+
     @cache
     def states(at: int) -> _States:
-        bound = int(low[at]), int(high[at])
-        own = [(int(first[at]), int(stop[at]), *bound, 1.0)] if is_plain[at] else _possible(lines, at, *bound, times)
-        return _States.of(own)
+        return (
+            plain.part(slice(at, at + 1)) if is_plain[at] else _possible(lines, at, int(low[at]), int(high[at]), times)
+        )
 
-    follow = _are_beside(lines, low, high, first, stop)
+    follow = _beside(plain.part(slice(-1)), plain.part(slice(1, None)), lines, slice(1, None)) == 1
     for at in np.flatnonzero(~(is_plain[1:] & is_plain[:-1])).tolist():
-        ways = _beside(states(at), states(at + 1), lines, at + 1)
+        ways = _beside(states(at).part(_IN_ROWS), states(at + 1), lines, at + 1)
         follow[at] = ways.size == 1 and ways[0, 0] == 1
     begins = np.flatnonzero(np.append(True, follow)) if count else np.empty(0, np.int64)
     ends = np.append(begins[1:], count)
@@ -161,16 +168,7 @@ def _plain(lines: Lines, low: Numbers, high: Numbers, times: Times) -> tuple[Num
     return first, stop, is_plain & (first == np.searchsorted(ends, high - printed + error, "right"))
 
 
-def _are_beside(lines: Lines, low: Numbers, high: Numbers, first: Numbers, stop: Numbers) -> NDArray[np.bool_]:
-    """Return for each layer but the first whether `_beside` is 1 for it and the layer before."""
-    begins, ends = low[1:] - lines.printed_ns[1:], high[1:] - lines.printed_ns[1:]
-    are_apart = (first[1:] >= stop[:-1]) & (ends - low[:-1] >= -LINE_NS)
-    is_next = (first[1:] <= np.maximum(stop[:-1], lines.floor[1:])) & (begins - high[:-1] <= _GAP_NS)
-    together: NDArray[np.bool_] = are_apart & (is_next | ~lines.follows[1:])
-    return together
-
-
-def _possible(lines: Lines, at: int, low: int, high: int, times: Times) -> list[tuple[int, int, int, int, float]]:
+def _possible(lines: Lines, at: int, low: int, high: int, times: Times) -> _States:
     """Return the states of a layer that ends between ``low`` and ``high``, weighted by time."""
     stamp, latest, printed, floor = (int(one[at]) for one in (lines.stamp, lines.latest, lines.printed_ns, lines.floor))
 
@@ -188,11 +186,11 @@ def _possible(lines: Lines, at: int, low: int, high: int, times: Times) -> list[
                     weight /= _SOON_NS + 1 + latest - stamp
                     states.append((max(first, floor), stop, begun + printed, until + printed, weight))
     if states:
-        return states[:: 1 + len(states) // MOST_STATES]
+        return _States.of(states[:: 1 + len(states) // MOST_STATES])
     # An activity goes on across the end or the begin wherever these are: a time is wrong.
     stop = bisect_right(times.ends, high + times.error_ns)
     first = max(floor, bisect_left(times.begins, low - printed - LINE_NS - times.error_ns))
-    return [(min(first, stop), stop, low, high, CONTRADICTED)]
+    return _States.of([(min(first, stop), stop, low, high, CONTRADICTED)])
 
 
 def _cells(low: int, high: int) -> Iterator[tuple[int, int]]:
@@ -220,7 +218,7 @@ _Solved = tuple[range, list[Chance] | None]
 def _solved(opening: _States, states: Sequence[_States], lines: Lines, number: int) -> Sequence[_Solved]:
     """Solve a stretch of layers. ``number``: the number of the first layer."""
     pairs = enumerate(pairwise([opening, *states]), number)
-    steps = [Pairs(_beside(before, after, lines, at) * after.weight) for at, (before, after) in pairs]
+    steps = [Pairs(_beside(before.part(_IN_ROWS), after, lines, at) * after.weight) for at, (before, after) in pairs]
     if len(steps) == 1 and steps[0].weights.size == 1:
         row = range(int(states[0].first[0]), int(states[0].stop[0]))
         return [
@@ -257,17 +255,16 @@ def _chosen(shares: Sequence[dict[int, float]], first: int) -> Iterator[_Solved]
         yield places, given
 
 
-def _beside(before: _States, after: _States, lines: Lines, at: int) -> Weights:
-    """Return how likely two rows are as neighbours: they do not overlap, and what is between them is in no layer."""
+def _beside(before: _States, after: _States, lines: Lines, at: int | slice) -> Weights:
+    """Return how likely two rows are as neighbours: they do not overlap, and what is between them is in no layer.
+
+    ``before``, ``after``: rows of line ``at`` and of the line before, one by one, or in rows and in columns."""
     begins, ends = after.earliest - lines.printed_ns[at], after.latest - lines.printed_ns[at]
-    stops, earliest, latest = before.stop[:, None], before.earliest[:, None], before.latest[:, None]
-    weights = np.ones((len(before.stop), len(after.first)))
-    if lines.follows[at]:
-        strays = after.first - np.maximum(stops, lines.floor[at])
-        gaps = (begins - latest) / _GAP_NS
-        weights = STRAY ** np.clip(strays, 0, 3) * np.clip(np.exp(1 - np.maximum(gaps, 1)), STRAY, 1)
-    weights[(after.first < stops) | (ends - earliest < -LINE_NS)] = CONTRADICTED**2
-    return weights
+    strays = np.clip(after.first - np.maximum(before.stop, lines.floor[at]), 0, 3)
+    gaps = np.maximum(1, (begins - before.latest) / _GAP_NS)
+    weights = np.where(lines.follows[at], STRAY**strays * np.maximum(STRAY, np.exp(1 - gaps)), 1.0)
+    is_apart = (after.first >= before.stop) & (ends - before.earliest >= -LINE_NS)
+    return np.where(is_apart, weights, CONTRADICTED**2)
 
 
 _BEGIN = ("testing", "benchmark begins")
