@@ -34,7 +34,7 @@ from mio2trace.ops.operation import Operation
 MOST_PASSES = 16
 """Passes between two lines that bound them; more lost lines show nothing."""
 MOST_CELLS = 4_000_000
-"""Pairs of call and layer that are computed, without repeated passes; ResNet-50's training needs 300,000."""
+"""Pairs of call and layer that are computed, without repeated passes; a pass of ResNet-50's training needs 200,000."""
 
 
 class Slot(NamedTuple):
