@@ -525,7 +525,7 @@ def _kept(run: Run, clean: Callable[[str], str]) -> KeptRun:
         ),
         alignments=tuple(map(kept_alignment, run.alignments)),
         framework=None if run.framework is None else kept_alignment(run.framework.alignment),
-        shares=tuple(KeptShare(**share._asdict()) for share in run.shares),
+        shares=tuple(KeptShare(**msgspec.structs.asdict(share)) for share in run.shares),
         reference=None
         if run.reference is None
         else KeptReference(

@@ -278,7 +278,7 @@ class Told(msgspec.Struct, frozen=True):
         return {thread for log in self.logs for thread in log.threads} | {one for one in of_calls if one is not None}
 
 
-class Share(NamedTuple):
+class Share(msgspec.Struct, frozen=True):
     """The part of a job's logs that belongs to one process."""
 
     logs: tuple[FrameworkLog, ...] = ()
@@ -405,7 +405,7 @@ def _share(profile: Profile, claimed: Sequence[_Claim], used: set[str], notes: N
     if layers is not None:
         used.add(layers[0].name)
         logs = layers[0].logs if len(layers[1]) == 1 else tuple(of_threads(log, tids) for log in layers[0].logs)
-        share = share._replace(logs=logs)
+        share = msgspec.structs.replace(share, logs=logs)
     if calls is not None:
         file, whose, _ = calls
         used.add(file.name)
@@ -420,7 +420,7 @@ def _share(profile: Profile, claimed: Sequence[_Claim], used: set[str], notes: N
                 msgspec.structs.replace(log, records=tuple(one for one in log.records if one.thread in tids))
                 for log in libraries
             )
-        share = share._replace(operations=operations, libraries=libraries)
+        share = msgspec.structs.replace(share, operations=operations, libraries=libraries)
     return share
 
 

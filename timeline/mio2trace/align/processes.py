@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from operator import itemgetter
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -120,7 +120,7 @@ def relate_processes(profiles: Sequence[Profile]) -> list[ProcessClock | None]:
 
 def _ways(process: _Process) -> list[Hashable]:
     """Return the properties by which another process may be related to this one."""
-    profile, at_once, collectives = process
+    profile, at_once, collectives = process.profile, process.at_once, process.collectives
     clock = profile.clocks[0]
     ways: list[Hashable] = [("clock", clock.kind, clock.scope)] if clock.scope else []
     if clock.as_unix is not None:
@@ -222,7 +222,7 @@ def _by_unix_time(clock: Clock, other: Clock) -> ProcessClock | None:
     )
 
 
-class _Process(NamedTuple):
+class _Process(msgspec.Struct, frozen=True):
     """A process whose clock is to be related. ``at_once``: the group of its file that ran at the same time, if it names
     no machine."""
 

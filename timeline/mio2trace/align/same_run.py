@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import inf
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -98,7 +98,8 @@ def relation(
 ) -> Relation:
     """Return what relates log and profile, without joining them."""
     notes = Notes()  # joining them will say all of it
-    of_run, own, *_ = of_profile(profile, logs, operations, notes, without)
+    chosen = of_profile(profile, logs, operations, notes, without)
+    of_run, own = chosen.runs, chosen.operations
     if BUFFERS not in without:
         same = same_process(profile, own)
         if same:
@@ -436,7 +437,7 @@ def _holders(parts: Sequence[Part]) -> Callable[[int, int | None], list[int]]:
     return holding
 
 
-class Chosen(NamedTuple):
+class Chosen(msgspec.Struct, frozen=True):
     """The profile's run of each log, the operations there, and the probability of this choice.
 
     ``are_alike``: whether all possible runs have the same layers and iterations. ``among``: the number of possible runs

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -262,7 +262,7 @@ def _rnn(given: Given, direction: _Direction) -> Made:
 # Matrix products
 
 
-class _Places(NamedTuple):
+class _Places(msgspec.Struct, frozen=True):
     """Places of the inputs beta and alpha, the added tensor, the flag of an activation, the number of the result's
     type, the scales of both matrices, the vector that is added after them."""
 
@@ -478,7 +478,7 @@ _TABLE: tuple[tuple[str, _Maker, dict[_Direction, str]], ...] = (
     ("softmax", _softmax(2), {FORWARD: "_log_softmax", DATA: "_log_softmax_backward_data"}),
     ("gemm", _gemm(0, 1, _two), {None: "mm bmm matmul"}),
     ("gemm", _gemm(1, 2, _sum), {None: "addmm addmm_ baddbmm baddbmm_"}),
-    ("gemm", _gemm(1, 2, _ADDED._replace(gelu=5)), {None: "_addmm_activation"}),
+    ("gemm", _gemm(1, 2, msgspec.structs.replace(_ADDED, gelu=5)), {None: "_addmm_activation"}),
     ("gemm", _gemm(0, 1, _Places(bias=2), transposed=True), {None: "linear"}),
     ("gemm", _gemm(0, 1, _scaled), {None: "_scaled_mm"}),
     ("mha", _attention(5, bias=3), {FORWARD: "scaled_dot_product_attention"}),

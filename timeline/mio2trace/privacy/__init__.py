@@ -380,4 +380,4 @@ class Scrubber(Cleaner):
             begin = "0x" if match[0][:2].lower() == "0x" else ""
             return begin + self.pseudonyms.digits(_NOT_HEX.sub("", match[0][len(begin) :]))
 
-        return rule._replace(becomes=becomes)
+        return msgspec.structs.replace(rule, becomes=becomes)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from mio2trace.model import Sort
 from mio2trace.patterns import late
@@ -239,7 +241,7 @@ KINDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "devic
 """The words of ``--keep``."""
 
 
-class Rule(NamedTuple):
+class Rule(msgspec.Struct, frozen=True):
     """A rule. ``form``: its name in the docs. ``kinds``: it applies unless all of them are kept. ``sorts``: its fields.
 
     Every text of this form contains one of ``marks`` (small letters), and its `_shapes` contain one of ``shapes``. This
@@ -612,7 +614,7 @@ class Rules:
             marks = tuple(mark for mark in rule.marks if _SIGNS.intersection(mark) <= signs)
             shapes = tuple(shape for shape in rule.shapes if _SIGNS.intersection(shape.decode()) <= signs)
             if marks and shapes:
-                out.append(rule._replace(marks=marks, shapes=shapes))
+                out.append(msgspec.structs.replace(rule, marks=marks, shapes=shapes))
         if len(self._with_signs) < _MOST_SETS:
             self._with_signs[signs] = tuple(out)
         return tuple(out)

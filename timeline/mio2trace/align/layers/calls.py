@@ -6,7 +6,6 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import pairwise, starmap
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -37,7 +36,7 @@ MOST_CELLS = 4_000_000
 """Pairs of call and layer that are computed, without repeated passes; a pass of ResNet-50's training needs 200,000."""
 
 
-class Slot(NamedTuple):
+class Slot(msgspec.Struct, frozen=True):
     """A layer in pass number ``pass_``; layer None: after the last layer of the pass."""
 
     pass_: int
@@ -172,7 +171,7 @@ class _Layers:
         self._left -= len(calls) * len(self._pass) * passes
         if self._left < 0:
             return []
-        slots = [slot._replace(pass_=number) for number in range(passes) for slot in self._pass]
+        slots = [msgspec.structs.replace(slot, pass_=number) for number in range(passes) for slot in self._pass]
         fits = [np.tile(self._fit(call), passes) for call in calls]
         entered = [MISSTATED if call.primitive == "bias" and call.direction == "forward" else 1.0 for call in calls]
         again = [1.0, *starmap(_again, pairwise(calls))]

@@ -393,7 +393,7 @@ def _rows(
     # Activities that ended before the first line of the iteration are in none of its layers.
     sharp = 0 if axis.by_line else error
     floors = [0 if (place := axis.event(event)) is None else bisect_right(ends, place - sharp) for event in begun]
-    lines = lines._replace(floor=np.array([*floors, 0], np.int64)[lines.floor])
+    lines = msgspec.structs.replace(lines, floor=np.array([*floors, 0], np.int64)[lines.floor])
     if axis.by_line:
         stops = np.searchsorted(np.asarray(ends), lines.stamp, "right")
         first = np.maximum(lines.floor, np.append(0, stops)[: len(stops)])
@@ -405,13 +405,15 @@ def _rows(
         ends = _latest(host.own_ends, positions)
     times = Times(begins=_latest(host.called, positions), ends=ends, error_ns=error)
     if not axis.by_line:
-        return likeliest_rows(lines._replace(latest=lines.stamp + attribution.stamp_ns), times)
+        return likeliest_rows(msgspec.structs.replace(lines, latest=lines.stamp + attribution.stamp_ns), times)
     # Its end is between the last activity before its line and the first one behind.
     begins, own_ends = np.asarray(times.begins), np.asarray(times.ends)
     stamp = np.where(stops > 0, own_ends[stops - 1], begins[0])
     behind = begins[np.minimum(stops, len(positions) - 1)]
     latest = np.where(stops < len(positions), np.maximum(stamp, behind), stamp + lines.printed_ns)
-    return _between_lines(likeliest_rows(lines._replace(stamp=stamp, latest=latest), times), lines.follows, between)
+    return _between_lines(
+        likeliest_rows(msgspec.structs.replace(lines, stamp=stamp, latest=latest), times), lines.follows, between
+    )
 
 
 def _latest(times: Sequence[int], positions: Sequence[int]) -> Sequence[int]:

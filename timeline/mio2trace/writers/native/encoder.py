@@ -14,7 +14,7 @@ import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
@@ -60,7 +60,7 @@ LAST = ("layer_by", "operation_by", "sure", "doubt", "layer_index", "full_name")
 _MOST_BEGINS = 1 << 14
 
 
-class _Begin(NamedTuple):
+class _Begin(msgspec.Struct, frozen=True):
     """The bytes that similar slices share: ``before`` their own arguments and ``behind`` them.
 
     ``shared`` is kept beside its bytes, so that no other can take its id; ``own_colour``: it has no colour.
@@ -281,7 +281,7 @@ class Row:
             return held
         colour = self._colour(event.args) if held.own_colour else b""
         own = b"".join(self._annotation(key, value) for key, value in event.args.items())
-        return held._replace(before=held.before + colour + own)
+        return msgspec.structs.replace(held, before=held.before + colour + own)
 
     def _begin(self, event: Slice) -> tuple[bytes, bytes]:
         """Return the shared part of a slice: name, category, colour, and the shared arguments before and after its own
@@ -423,7 +423,7 @@ _Ids = NDArray[np.integer[Any]]
 """32 bits if that is enough."""
 
 
-class _TrackEnds(NamedTuple):
+class _TrackEnds(msgspec.Struct, frozen=True):
     """The arrows that leave or arrive on a track, in order of time."""
 
     times: Ints
@@ -486,7 +486,7 @@ class Ends:
     """The arrows' ends on one track, taken as its slices come by in order of time."""
 
     def __init__(self, ends: _TrackEnds, field: int) -> None:
-        self._times, self._ids = ends
+        self._times, self._ids = ends.times, ends.ids
         self._head = tp.varint(field << 3 | 1)
         self._at = 0
 
