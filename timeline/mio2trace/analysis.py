@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -484,7 +483,7 @@ def _place(error: Exception) -> str:
     import traceback
 
     last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__} at {'/'.join(PurePath(last.filename).parts[-2:])}:{last.lineno}"
+    return f"{type(error).__name__} at {'/'.join(last.filename.split(os.sep)[-2:])}:{last.lineno}"
 
 
 def snapshot_of(

@@ -15,9 +15,8 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from pathlib import Path, PurePath
 from types import MappingProxyType
-from typing import BinaryIO, Literal
+from typing import TYPE_CHECKING, BinaryIO, Literal
 
 import msgspec
 
@@ -31,6 +30,9 @@ from mio2trace.readers import ck as ck
 from mio2trace.readers.base import Reader, ReadOptions, Record
 from mio2trace.readers.rocm import v3_csv
 from mio2trace.source import Manifest, Source, is_archive, is_unpacked, leads_out, unpacked, unpacked_in
+
+if TYPE_CHECKING:
+    from pathlib import Path  # imported where a folder is searched: it loads all that knows URLs
 
 __all__ = [
     "STANDARD_INPUT", "FileOptions", "FilePath", "Input", "Progress", "Unpacking", "read_inputs", "replacing",
@@ -256,6 +258,8 @@ class Unpacking:
         if made.manifest is not None:
             self.references += [os.path.join(made.folder, member) for member in made.manifest.reference]
             return [os.path.join(made.folder, member) for member in made.manifest.inputs]
+        from pathlib import Path
+
         members = sorted(Path(made.folder, member) for member in made.members)
         readers = READERS if accepted.readers is None else accepted.readers
         found = _inputs_among(members, readers, os.path.basename(path), "an archive", notes, accepted.readers is None)
@@ -310,6 +314,8 @@ def _located(path: str, options: FileOptions, notes: Notes, unpacking: Unpacking
         return unpacking.inputs_of(path, options.accepted, notes)
     if not os.path.isdir(path):
         return [path]
+    from pathlib import Path
+
     if options.accepted.readers is None and not options.tags and not ck.is_directory(path):
         there = sorted(file for pattern in _PATTERNS for file in Path(path).glob(pattern) if file.is_file())
         files = [file for file in there if not leads_out(str(file), path)]
@@ -399,9 +405,14 @@ def _of_no_use(files: Sequence[Path], folder: str) -> str | None:
     return None
 
 
+def _parts(path: str) -> tuple[str, ...]:
+    root = (os.sep,) if path.startswith(os.sep) else ()
+    return (*root, *(part for part in path.split(os.sep) if part not in ("", os.curdir)))
+
+
 def short_names(paths: Sequence[str]) -> list[str]:
     """Return the last part of each path, with as many more parts as make it distinct: ``A/run.log``, ``B/run.log``."""
-    parts = [PurePath(path).parts or (path,) for path in paths]
+    parts = [_parts(path) or (path,) for path in paths]
     lengths = [1] * len(paths)
     while True:
         shown = [own[-length:] for own, length in zip(parts, lengths, strict=True)]
@@ -410,7 +421,7 @@ def short_names(paths: Sequence[str]) -> list[str]:
             shown_as.setdefault(last, set()).add(own)
         alike = [place for place, last in enumerate(shown) if last != parts[place] and len(shown_as[last]) > 1]
         if not alike:
-            return [_readable(str(PurePath(*own))) for own in shown]
+            return [_readable(os.path.join(*own)) for own in shown]
         for place in alike:
             lengths[place] += 1
 
@@ -524,8 +535,8 @@ def replacing(path: str) -> Iterator[BinaryIO]:
     Raises `InputError` if the place cannot be written.
     """
     try:
-        real = Path(os.path.realpath(path))
-        is_device = real.exists() and not real.is_file()  # /dev/null or a pipe: it cannot be replaced
+        real = os.path.realpath(path)
+        is_device = _is_device(real)
     except OSError as error:  # the current folder was removed, the name is too long
         raise InputError(f"{path}: cannot write there: {error.strerror or error}") from None
     if is_device:
@@ -539,21 +550,33 @@ def replacing(path: str) -> Iterator[BinaryIO]:
         yield file
 
 
+def _is_device(place: str) -> bool:
+    """Return whether it is /dev/null or a pipe: it cannot be replaced."""
+    try:
+        return not stat.S_ISREG(os.stat(place).st_mode)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            raise
+        return False
+
+
 @contextlib.contextmanager
-def replaced(place: Path, name: str) -> Iterator[Path]:
+def replaced(place: FilePath, name: str) -> Iterator[str]:
     """Yield an empty file beside ``place`` that replaces it at the end, and that leaves no trace after an error.
     ``name``: of the place, for messages.
 
     Raises `InputError` if the place cannot be written.
     """
     try:
-        handle, temporary = tempfile.mkstemp(prefix=".mio2trace-", suffix=".tmp", dir=place.parent)
+        handle, temporary = tempfile.mkstemp(
+            prefix=".mio2trace-", suffix=".tmp", dir=os.path.dirname(place) or os.curdir
+        )
     except OSError as error:
         raise InputError(f"{name}: cannot write there: {error.strerror or error}") from None
     os.close(handle)
     try:
-        yield Path(temporary)
-        os.chmod(temporary, place.stat().st_mode & 0o7777 if place.exists() else 0o666 & ~umask())
+        yield temporary
+        os.chmod(temporary, os.stat(place).st_mode & 0o7777 if os.path.exists(place) else 0o666 & ~umask())
         os.replace(temporary, place)
     except BaseException as error:
         with contextlib.suppress(OSError):

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -25,6 +24,9 @@ from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records, of_json
 from mio2trace.readers.caffe import LONGEST_PRINTED_NS, local_time
 from mio2trace.source import Source, leads_out
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NAME = "CK experiment record"
 
@@ -144,6 +146,8 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
 
 def is_directory(directory: str) -> bool:
     """Return whether there is any point below the directory."""
+    from pathlib import Path
+
     return any(True for pattern in _POINTS for _ in Path(directory).glob(pattern))
 
 
@@ -151,6 +155,8 @@ def locate(directory: str, tags: tuple[str, ...], notes: Notes) -> str:
     """Return the raw repetitions of a point (``ckp-*.0001.json``) below a CK entry, module or repository directory.
     With ``tags``, only entries whose ``.cm/meta.json`` has all of them, as in `ck search --tags`. If there are several
     points, the first one by path is used, and a note says so. Raises `InputError` if there is none."""
+    from pathlib import Path
+
     root = Path(directory)
     there = sorted(path for pattern in _POINTS for path in root.glob(pattern))
     found = [path for path in there if not leads_out(str(path), directory)]

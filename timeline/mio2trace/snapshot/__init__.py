@@ -11,10 +11,12 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mio2trace.notes import InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FOLDER, RUNS = "snapshot", "runs"
 _JOURNALS = "_runs*.jsonl"
@@ -27,6 +29,8 @@ _INSTEAD = "expected the files of a run, or a dataset that was written with its 
 def is_dataset(path: str | os.PathLike[str]) -> bool:
     """Return whether a path is a folder of tables, or a file of a table."""
     if os.path.isdir(path):
+        from pathlib import Path
+
         return any(_files(Path(path) / RUNS))
     try:
         if not os.path.isfile(path):
@@ -47,6 +51,8 @@ class Kept(NamedTuple):
 def snapshots_of(path: str | os.PathLike[str]) -> Kept:
     """Return the snapshots of all runs of a dataset, or of the run of one file. Raises `InputError` if there is
     none."""
+    from pathlib import Path
+
     place = Path(path)
     folder, files = (place, list(_files(place / RUNS))) if place.is_dir() else (place.resolve().parent.parent, [place])
     kept: list[Path] = []

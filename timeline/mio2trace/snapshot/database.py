@@ -150,6 +150,6 @@ def beside(path: Path) -> Iterator[Path]:
         raise InputError(f"{path}: cannot write there: {error.strerror or error}") from None
     with replaced(path, str(path)) as temporary:
         try:
-            yield temporary
+            yield Path(temporary)
         except duckdb.IOException as error:
             raise OSError(str(error).splitlines()[0]) from None

@@ -14,14 +14,16 @@ import re
 import zlib
 from collections import deque
 from collections.abc import Iterator
-from pathlib import Path
-from typing import BinaryIO, Protocol, cast
+from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
 
 from mio2trace.notes import InputError, Notes
 from mio2trace.source import FREE_EXPANSION, MAX_EXPANSION
 from mio2trace.trace import Slice, Trace
 from mio2trace.writers import chrome_json, native
 from mio2trace.writers.ending import Checked, Counted, Found, Packed, Written
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Writer(Protocol):
