@@ -283,6 +283,8 @@ _WITHIN = rf"(?<=[./])/(?:{_ROOTS})/{_PART}{_MORE}"
 """In ``x//home/me/y`` and ``../../home/me/y``."""
 _LAYER_PATH = rf"{_BEFORE}(?:/(?:{_ROOTS})/{_PART}{_MORE}|{_HOME_OR_DRIVE})|{_WITHIN}"
 _PATH = rf"{_BEFORE}(?:/{_PART}/(?:{_PART}{_MORE})?|/(?:{_ROOTS})(?!\w)|{_HOME_OR_DRIVE})|^/{_PART}$|{_WITHIN}"
+_BEGINS_A_PATH = " /|-w/|./|//|~|$|%|\\"
+"""`_shapes` of which one is in every text with a path: not in ``dv/dt``, which many texts of ours have."""
 _MOST_SETS = 1 << 12
 _LONG, _MOST_LONG = 1 << 12, 8
 """A long text costs milliseconds and occurs in several records, so the last few results are kept."""
@@ -488,8 +490,8 @@ RULES: tuple[Rule, ...] = (
         "path as an address or JSON spells it", "paths", "%2f \\/",
         rf"(?:%2[Ff]|\\/)(?:{_ROOTS})(?:%2[Ff]|\\/)[^\s\"'<>|;,()=]*+", "(path)",
     ),
-    _rule("path", "paths", "/ \\", _LAYER_PATH, "(path)", sorts=("layer",)),
-    _rule("path", "paths", "/ \\", _PATH, "(path)", sorts=("name", "text")),
+    _rule("path", "paths", "/ \\", _LAYER_PATH, "(path)", shapes=_BEGINS_A_PATH, sorts=("layer",)),
+    _rule("path", "paths", "/ \\", _PATH, "(path)", shapes=_BEGINS_A_PATH, sorts=("name", "text")),
     _rule(
         "domain\\user", "users", "\\",
         r"(?<![\w\\/.:-])[A-Za-z][\w.-]*+(?>(?:\\{1,2}+[\w.$-]++)+)", "(user)",
@@ -551,6 +553,9 @@ _SMALL, _DIGITS, _OF_HEX = b"abcdefghijklmnopqrstuvwxyz", b"0123456789", b"abcde
 _AS_NUMBERS = bytes.maketrans(_SMALL + _DIGITS, b"x" * len(_SMALL) + b"0" * len(_DIGITS))
 _AS_HEX = bytes.maketrans(_SMALL + _OF_HEX, b"x" * len(_SMALL) + b"h" * len(_OF_HEX))
 _AS_WORDS = bytes.maketrans(_SMALL + _DIGITS + b"_+/-", b"w" * (len(_SMALL) + len(_DIGITS) + 4))
+_AS_PATHS = bytes(
+    ord("w") if at in _SMALL + _DIGITS + b"_)]}" else at if at in rb"-./\~$%" else ord(" ") for at in range(256)
+)
 _SIGNS = frozenset(
     one
     for rule in RULES
@@ -561,10 +566,10 @@ _SIGNS = frozenset(
 
 
 def _shapes(small: str) -> bytes:
-    """Return three lines about a text: ``h`` for each hexadecimal digit, ``0`` for each decimal one, ``w`` for word
-    characters."""
-    plain = small.encode("ascii", "replace")
-    return b"\n".join((plain.translate(_AS_HEX), plain.translate(_AS_NUMBERS), plain.translate(_AS_WORDS)))
+    """Return four lines about a text: ``h`` for each hexadecimal digit, ``0`` for each decimal one, ``w`` for word
+    characters; and ``w`` for what no path begins behind, a blank for what it may begin behind."""
+    plain = b" " + small.encode("ascii", "replace")
+    return b"\n".join(map(plain.translate, (_AS_HEX, _AS_NUMBERS, _AS_WORDS, _AS_PATHS)))
 
 
 class Rules:
