@@ -34,7 +34,7 @@ MOST_PARTS = 16
 """Parts of an uncertain moment, and cuts in each, that are tried."""
 
 
-class Lines(NamedTuple):
+class Lines(msgspec.Struct, frozen=True):
     """Layer lines in columns: a layer's end is in [``stamp``, ``latest``] on the host's clock, or a little before.
 
     ``floor``: the first activity that may be in it. ``follows``: nothing ran between it and the layer before."""

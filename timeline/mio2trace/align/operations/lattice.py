@@ -343,8 +343,8 @@ class Repeats:
 
 
 OUT, GONE, LONG, HELPERS, MAIN, WAITING = range(6)
-"""The phase after a kernel. The first three: in no call, in a lost call, in a long stretch of lost calls. The others are
-in a call: before its main kernel, after it, between it and a further main kernel."""
+"""The phase after a kernel. The first three: in no call, in a lost call, in a long stretch of lost calls. The others
+are in a call: before its main kernel, after it, between it and a further main kernel."""
 GEMM = 8
 """Added to the phase if the call ran a GEMM."""
 STATES, PHASE = 16, 7
