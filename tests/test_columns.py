@@ -449,7 +449,9 @@ def test_rows_of_a_log_beside_it_are_read(run: Path) -> None:
 def test_a_small_database_loads_no_driver_no_other_reader_and_no_masked_arrays(run: Path, tmp_path: Path) -> None:
     loaded = (
         "import sys, mio2trace.conversion as c; c.convert(sys.argv[1], output=sys.argv[2]); print(*sorted(set("
-        "('adbc_driver_manager', 'numpy.ma', 'mio2trace.readers.kineto', 'mio2trace.readers.xla')) & {*sys.modules}))"
+        "('adbc_driver_manager', 'numpy.ma', 'mio2trace.readers.kineto', 'mio2trace.readers.xla',"
+        " 'mio2trace.readers.bundled', 'mio2trace.readers.opencl', 'mio2trace.readers.pieces',"
+        " 'mio2trace.align.layers.durations')) & {*sys.modules}))"
     )
     command = [sys.executable, "-c", loaded, str(run), str(tmp_path / "out.pftrace")]
     told = subprocess.run(command, capture_output=True, text=True, check=True)
