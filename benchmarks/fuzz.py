@@ -44,7 +44,7 @@ from benchmarks import fuzz_outside  # noqa: E402
 from benchmarks.samples import SHARED  # noqa: E402
 from mio2trace.readers import READERS  # noqa: E402
 from mio2trace.readers.base import Reader  # noqa: E402
-from mio2trace.readers.rocm import database  # noqa: E402
+from mio2trace.readers.rocm import database, pages  # noqa: E402
 from mio2trace.source import HEAD  # noqa: E402
 from tests.fuzz import damage, law, looks  # noqa: E402
 from tests.fuzz.cases import Case, case  # noqa: E402
@@ -123,7 +123,7 @@ def judged(one: Case, place: str) -> tuple[str, float]:
     chance = random.Random(f"look {place}")
     large = random.Random(f"large {place}").choice((0, database.LARGE))
     law.CLOCK.seconds = 0.0
-    with patch.object(database, "LARGE", large), patch.object(database, "ARROW_ROWS", 8):
+    with patch.object(database, "LARGE", large), patch.object(pages, "AT_ONCE", 1), patch.object(pages, "ROWS", 8):
         verdict = looks.judge(one, chance)
     return verdict, law.CLOCK.seconds
 

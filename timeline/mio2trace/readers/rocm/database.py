@@ -16,11 +16,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from mio2trace.model.tables import NO, Numbers
 from mio2trace.notes import InputError
 from mio2trace.patterns import late
+from mio2trace.readers.rocm.pages import FIRST_PAGE, INNER, LEAF, Unread, cells_of, children, rows_of
 from mio2trace.source import BLOCK, Source
 
 if TYPE_CHECKING:
@@ -38,20 +37,21 @@ LEAST_STEPS, STEPS_PER_BYTE = 5_000_000, 100
 FEWEST_ROWS, BYTES_OF_A_ROW = 1000, 8
 LONG_TEXT, TEXT_PER_BYTE = 1000, 64
 """Longer values are counted: in total at most this many times the file, each as often as it is read."""
-_FIRST_PAGE = 100
-"""The place of the header of its tree, after the file's own header."""
-_INNER, _LEAF = b"\x05", b"\x0d"
 _WHOLE = "expected a whole database"
 _STORED = "expected a profiler's tables, or views that show them as they are"
 _LONGEST_VALUE = 1 << 20
 _AT_ONCE = 1 << 9
 """Rows of a block. Their cells fit into the cache of a processor, so that columns are made of them quickly."""
-LARGE = 1 << 24
-"""Bytes of the smallest database for which `Database.arrays` saves more time than loading its libraries costs."""
+LARGE = 1 << 20
+"""Bytes of the smallest database for which `Database.arrays` saves time."""
+_COMPARED = 100
+"""Rows of a table that are read by SQLite too."""
 _NAME = r"""(?:"[^"]++"|`[^`]++`|\[[^\]]++\]|\w++)"""
 _VIEW = late(rf"CREATE (?:TEMP(?:ORARY)? )?VIEW (?:IF NOT EXISTS )?{_NAME} AS (.*+)", re.IGNORECASE)
 _SHOWN = late(rf"SELECT (?:\*|{_NAME}(?>(?: ?, ?{_NAME})*)) FROM ({_NAME})", re.IGNORECASE)  # noqa: S608
 _UNION = late(r" UNION(?: ALL)? ", re.IGNORECASE)
+_REAL = late("REAL|FLOA|DOUB", re.IGNORECASE)
+"""In the type of a column whose whole numbers are not whole when they are read."""
 _COMPUTES = late(r"\bAS ?\(|^CREATE VIRTUAL ", re.IGNORECASE)
 
 
@@ -86,19 +86,21 @@ class Database:
     raises `InputError` for one with computed content."""
 
     def __init__(
-        self, connect: Callable[[], sqlite3.Connection], uri: str, source: Source, steps: _Steps, reads: Iterable[str]
+        self, connect: Callable[[], sqlite3.Connection], path: str, source: Source, steps: _Steps, reads: Iterable[str]
     ) -> None:
-        """``uri``: what ``connect`` opens."""
+        """``path``: of what ``connect`` opens."""
         size = steps.of_bytes
         self._source = source
-        self._uri = uri
+        self._path = path
         self._is_large = size >= LARGE
         self._most_rows = max(FEWEST_ROWS, size // BYTES_OF_A_ROW)
         self._letters = _Letters(source.name, size)
         connection = self._connection = connect()
         _limit(connection, steps, min(_LONGEST_VALUE, max(1 << 16, size)), self._letters.text)
-        schema = connection.execute("SELECT type, name, sql FROM sqlite_master WHERE type IN ('table', 'view')")
-        self._texts = {name: (kind, " ".join(str(sql).split())) for kind, name, sql in schema}
+        listed = "SELECT type, name, sql, rootpage FROM sqlite_master WHERE type IN ('table', 'view')"
+        schema = connection.execute(listed).fetchall()
+        self._texts = {name: (kind, " ".join(str(sql).split())) for kind, name, sql, _ in schema}
+        self._roots = {name.lower(): root for kind, name, _, root in schema if kind == "table" and type(root) is int}
         indexed = connection.execute("SELECT tbl_name FROM sqlite_master WHERE type = 'index'")
         self._indexed = {str(name).lower() for (name,) in indexed}
         self.names = frozenset(self._texts)
@@ -160,51 +162,53 @@ class Database:
         """Columns of a table in ``names`` as arrays, some ten thousand rows each time, with the value that the column
         ``key`` has in all of them. They are the rows of `blocks`, in their order.
 
-        Raises `Unread`, perhaps after some rows, if a cell is no whole number, if ``key`` has another value, if the
-        database is small, or if the libraries are missing. Raises `InputError` if there are more rows than
-        the file can hold.
+        Raises `Unread`, perhaps after some rows, if a cell is no whole number, if ``key`` has another value, or if the
+        database is small. Raises `InputError` if there are more rows than the file can hold.
         """
-        from_table = f"FROM {_quoted(table)}"
-        other = f"{key} COLLATE BINARY IS NOT (SELECT {key} {from_table} LIMIT 1)"
-        # The driver stops at a number that is not whole, and has then read no other value of ``key`` than this one.
-        first, *rest = columns
-        query = f"SELECT {', '.join([f'CASE WHEN {other} THEN 0.5 ELSE {first} END', *rest])} {from_table}"
-        if (
-            not self._is_large
-            or not self._is_scanned(table)
-            or not self._may_be_read(query, other, columns, from_table)
-        ):
+        behind = self._one_tree(table)
+        if not self._is_large or behind is None:
             raise Unread
-        (value,) = self._of_numbers.execute(f"SELECT {key} {from_table} LIMIT 1").fetchone()
+        names = self._columns(behind)
+        # SQLite itself says what the first rows hold: which column is the rows' id, and which is stored otherwise.
+        query = f"SELECT {key}, {', '.join(columns)} FROM {_quoted(table)} LIMIT {_COMPARED}"  # noqa: S608
+        first = self._of_numbers.execute(query).fetchall()
+        value = first[0][0] if first else None
+        wanted = [name.strip('"') for name in (key, *columns)]
+        if type(value) is not bytes or not value or not {*names, "NULL"}.issuperset(wanted):
+            raise Unread
+        of_key, *places = (names.index(name) if name != "NULL" else None for name in wanted)
+        assert of_key is not None
         left = self._most_rows
-        for found in arrow_columns(self._uri, query):
-            left -= len(found[0])
+        are_ids: list[bool] = []
+        for found in rows_of(self._path, self._roots[behind], value, of_key, places):
+            if not are_ids:
+                told = [[cell if type(cell) is int else NO for cell in cells] for cells in zip(*first, strict=True)][1:]
+                are_ids = [_are_ids(*cells, found.ids) for cells in zip(told, found.columns, strict=True)]
+            left -= len(found.ids)
             if left < 0:
                 raise self._too_many_rows()
-            yield value, found
+            yield value, [found.ids if is_id else column for is_id, column in zip(are_ids, found.columns, strict=True)]
 
-    def _is_scanned(self, table: str) -> bool:
-        """Return whether SQLite, whichever version, reads this table or view in the order of one tree."""
+    def _one_tree(self, table: str) -> str | None:
+        """Return the table in whose one tree are the rows that a table or view shows, as they are stored and in the
+        order in which SQLite, whichever version, reads them; None if there is no such table."""
         kind, sql = self._texts[table]
-        behind = [table] if kind == "table" else _shown_tables(sql)
-        return len(behind) == 1 and behind[0].lower() not in self._indexed
-
-    def _may_be_read(self, query: str, other: str, columns: Sequence[str], from_table: str) -> bool:
-        """Return whether a connection without guards may read a query: a guarded one has prepared it, and finds no text
-        and no other key in its first rows. At a later one the driver stops."""
-        texts = " OR ".join(f"{column} COLLATE BINARY >= ''" for column in columns)
-        first = f"SELECT {other} OR {texts} AS is_wrong {from_table} LIMIT {ARROW_ROWS}"
-        wrong = f"SELECT 1 FROM ({first}) WHERE is_wrong LIMIT 1"  # noqa: S608
-        has_rows, is_wrong = (self._of_numbers.execute(one).fetchone() for one in (f"{query} LIMIT 1", wrong))
-        return has_rows is not None and is_wrong is None
+        behind = [table.lower()] if kind == "table" else _shown_tables(sql)
+        if len(behind) != 1 or behind[0] in self._indexed:
+            return None
+        types = [sql for name, (_, sql) in self._texts.items() if name.lower() == behind[0]]
+        return None if any(map(_REAL.search, types)) or behind[0] not in self._roots else behind[0]
 
     def _within(self, cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
         return chain(islice(cursor, self._most_rows), self._too_many(cursor))
 
     def columns(self, table: str) -> set[str]:
         """Return the columns of a table or view in ``names``."""
+        return {*self._columns(table)}
+
+    def _columns(self, table: str) -> list[str]:
         description = self._connection.execute(f"SELECT * FROM {_quoted(table)} LIMIT 0").description  # noqa: S608
-        return {column[0] for column in description}
+        return [column[0] for column in description]
 
     def text_of(self, cell: object) -> str:
         """Return the content of a text column, whatever is stored there; called once per row, not at each use."""
@@ -313,7 +317,7 @@ def opened(source: Source, reads: Iterable[str]) -> Iterator[Database]:
                 return stack.enter_context(contextlib.closing(sqlite3.connect(in_place, uri=True)))
 
             steps = _Steps(size)
-            yield Database(connect, in_place, source, steps, reads)
+            yield Database(connect, lies, source, steps, reads)
         except sqlite3.OperationalError as error:
             if (
                 "interrupted" in str(error) and not steps.all_taken
@@ -330,7 +334,7 @@ def opened(source: Source, reads: Iterable[str]) -> Iterator[Database]:
 def _stated_size(path: str) -> int:
     """Return the bytes that the database's own header states; 0 if it does not state the number of pages."""
     with open(path, "rb") as file:
-        head = file.read(_FIRST_PAGE)
+        head = file.read(FIRST_PAGE)
     pages, changed, written = (int.from_bytes(head[at : at + 4], "big") for at in (28, 24, 92))
     page_size = int.from_bytes(head[16:18], "big")
     return pages * (1 << 16 if page_size == 1 else page_size) if changed == written else 0
@@ -388,7 +392,7 @@ def _require_a_tree(path: str, size: int, name: str) -> None:
                 left = -1
             seen.add(number)
             file.seek(max(0, number - 1) * page_size)
-            children, texts = _page(file.read(page_size), _FIRST_PAGE if number == 1 else 0)
+            children, texts = _page(file.read(page_size), FIRST_PAGE if number == 1 else 0)
             pending += children
             left -= texts
     if left < 0:
@@ -398,14 +402,9 @@ def _require_a_tree(path: str, size: int, name: str) -> None:
 def _page(page: bytes, begin: int) -> tuple[list[int], int]:
     """Return (the pages below it, the bytes of its rows) of a page of a table whose header begins there."""
     kind = page[begin : begin + 1]
-    if kind not in (_INNER, _LEAF):
-        return [], 0
-    head = begin + (12 if kind == _INNER else 8)
-    count = int.from_bytes(page[begin + 3 : begin + 5], "big")
-    cells = [int.from_bytes(page[at : at + 2], "big") for at in range(head, min(head + 2 * count, len(page)), 2)]
-    if kind == _INNER:
-        return [int.from_bytes(page[at : at + 4], "big") for at in (*cells, begin + 8)], 0
-    return [], sum(_varint(page, at) for at in cells)
+    if kind == bytes((INNER,)):
+        return children(page, begin), 0
+    return [], sum(_varint(page, at) for at in cells_of(page, begin, 8)) if kind == bytes((LEAF,)) else 0
 
 
 def _varint(page: bytes, at: int) -> int:
@@ -422,51 +421,12 @@ def _holds_anything(path: str) -> bool:
     return os.path.isfile(path) and os.path.getsize(path) > 0
 
 
-# -- Columns of whole numbers out of a large database, in half the time: no cell becomes an object of Python -----------
-#
-# ADBC's driver for SQLite reads them. It has no authorizer, no limit on steps, none on the length of a value. So
-# `Database.arrays` looks at a query first. Rows that the driver cannot read are read by `sqlite3`. The driver decides
-# what a column holds by its first rows; a later cell of another kind is an error. So a column of whole numbers is one.
-
-ARROW_ROWS = 1 << 15
-"""Rows of a batch: the program can be stopped after each."""
-_WHOLE_NUMBERS = "l"
-"""Arrow's name of a column of 64-bit integers."""
-
-
-class Unread(Exception):
-    """The driver is missing, or is stopped by a cell that is no whole number, or by a fault of the file. The rows so
-    far are right; the others remain to be read."""
-
-
-def arrow_columns(uri: str, query: str) -> Iterator[list[Numbers]]:
-    """The columns of the next rows, with `NO` for NULL. Raises `Unread` for any error, in the driver or of its
-    import."""
-    try:
-        import adbc_driver_sqlite
-        from adbc_driver_manager import AdbcConnection, AdbcStatement
-        from nanoarrow import c_array_stream
-
-        with contextlib.ExitStack() as stack:
-            database = stack.enter_context(adbc_driver_sqlite.connect(uri))
-            connection = stack.enter_context(AdbcConnection(database))
-            statement = stack.enter_context(AdbcStatement(connection))
-            statement.set_options(**{adbc_driver_sqlite.StatementOptions.BATCH_ROWS.value: str(ARROW_ROWS)})
-            statement.set_sql_query(query)
-            rows, _ = statement.execute_query()
-            batches = stack.enter_context(c_array_stream(rows))
-            if {column.format for column in batches.get_schema().children} == {_WHOLE_NUMBERS}:
-                for batch in batches:
-                    yield [_column(column) for column in batch.view().children]
-                return
-    except Exception as error:  # a broken library may raise anything
-        raise Unread from error
-    raise Unread
-
-
-def _column(column: Any) -> Numbers:
-    values: Numbers = np.array(column.buffer(1))  # a copy: the next batch ends the life of this one's memory
-    if not column.null_count:
-        return values
-    bits = np.frombuffer(memoryview(column.buffer(0)).cast("B"), np.uint8)
-    return np.where(np.unpackbits(bits, count=len(values), bitorder="little").view(bool), values, NO)
+def _are_ids(told: list[int], column: Numbers, ids: Numbers) -> bool:
+    """Return whether a column is the rows' id, which is not stored twice. Raises `Unread` unless the first rows are as
+    SQLite ``told``."""
+    count = min(len(told), len(ids))
+    if column[:count].tolist() == told[:count]:
+        return False
+    if (column[:count] != NO).any() or ids[:count].tolist() != told[:count]:
+        raise Unread
+    return True

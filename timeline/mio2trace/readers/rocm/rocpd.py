@@ -42,7 +42,8 @@ from mio2trace.readers.rocm.assembly import (
     sort_of,
     whole,
 )
-from mio2trace.readers.rocm.database import MAGIC, Database, Unread, opened, tables
+from mio2trace.readers.rocm.database import MAGIC, Database, opened, tables
+from mio2trace.readers.rocm.pages import Unread
 from mio2trace.source import Source
 
 NAME = "rocpd database (rocprofv3)"
