@@ -114,7 +114,7 @@ def test_the_oldest_versions_are_those_that_the_tests_run_with() -> None:
         bounds[requirement.name] = Version(next(iter(requirement.specifier)).version)
     versions = {name: Version(version) for name, version in pins.items()}
     assert {name: versions.get(name) for name in bounds} == bounds
-    assert {*versions} <= closure() | {"importlib-resources"}, "the last one is needed by the oldest adbc-driver-sqlite"
+    assert {*versions} <= closure()
 
 
 def test_what_is_installed_is_not_older_than_allowed() -> None:
