@@ -96,7 +96,7 @@ def test_the_wheel_holds_the_program_and_nothing_else(wheel: Path) -> None:
 
 @pytest.mark.network
 def test_the_plain_install_is_small(environment: Environment, wheel: Path) -> None:
-    """Five libraries in 4 MB, numpy, and a program of 1.5 MiB, packed as well as a wheel can be; nothing of an extra."""
+    """Five libraries in 4 MB, numpy, and a program of 1.5 MiB, packed as well as a wheel can be; no extra's."""
     python = environment("run")
     (folder,) = (python.parent.parent / "lib").glob("python3*/site-packages")
     tools = ("pip", "setuptools", "pkg_resources", "_distutils_hack", "distutils-precedence", "_virtualenv")

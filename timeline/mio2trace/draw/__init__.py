@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -29,10 +30,8 @@ from mio2trace.trace import (
     Group,
     Part,
     Slice,
-    Slices,
     Trace,
     each,
-    single,
 )
 
 HostCalls = Literal["all", "enqueue", "none"]
@@ -163,9 +162,8 @@ class _Run:
             one.host.show_only(found)
         first = min((start for part in self.parts if (start := part.first_ns()) is not None), default=self.origin)
         if first - self.origin > _FAR_NS:
-            # Containers of the drawn kernels and calls begin before them: their part in the window is drawn.
-            events = (drawn for part in self.parts for drawn in part.events(self.origin))
-            starts = (drawn.start_ns + self.origin for drawn in events if isinstance(drawn, Slice | Slices))
+            # Containers of the drawn kernels and layers begin before them: their part in the window is drawn.
+            starts = (start for one in self.profiles for side in (one.device, one.host) for start in side.begins())
             self.origin = min(first, min(starts, default=first))
 
     def fill_rows(self) -> None:
@@ -277,24 +275,26 @@ def _counters(one: _Profile, origin: int, last: int, chosen: Chosen | None) -> I
         extra.rate_events(alignment, one.base, one.device, origin, chosen),
     )
     for events in both:
-        yield from _within(single(events), first - origin, end - origin)
+        yield from _within(events, first - origin, end - origin)
 
 
-def _within(values: Iterator[CounterValue], first: int, last: int) -> Iterator[CounterValue]:
+def _within(
+    values: Iterable[CounterValue | CounterValues], first: int, last: int
+) -> Iterator[CounterValue | CounterValues]:
     """Yield the values of each counter from ``first`` to ``last``, without devices that are not drawn."""
     held: dict[tuple[int, str], CounterValue] = {}
-    for value in values:
-        if value.track is None:
+    for row in values:
+        if row.track is None:
             continue
-        key = value.process, value.name
-        if value.time_ns <= first:
-            held[key] = msgspec.structs.replace(value, time_ns=first)
-            continue
-        before = held.pop(key, None)
-        if before is not None:
+        key = row.process, row.name
+        times, its = ([row.time_ns], [row.value]) if isinstance(row, CounterValue) else (row.times, row.values)
+        begin, end = bisect_right(times, first), bisect_right(times, last)
+        if begin:
+            held[key] = CounterValue(*key, row.unit, first, its[begin - 1], row.track)
+        if begin < len(times) and (before := held.pop(key, None)) is not None:
             yield before
-        if value.time_ns <= last:
-            yield value
+        if begin < end:
+            yield CounterValues(*key, row.unit, times[begin:end], its[begin:end], row.track)
     yield from held.values()
 
 

@@ -533,6 +533,14 @@ class DeviceSide:
                 start, end = self._commands.start_ns[drawn[0]], self._commands.end_ns[drawn[-1]]
                 yield self._device_of.get(queue, 0), int(start), int(end)
 
+    def begins(self) -> Iterator[int]:
+        """Yield when the first slice of each lane begins, a container or a command."""
+        for lane in self._shown_lanes:
+            spans_of, commands = next(self._chunks(lane))
+            first = min(each[0] for each in (*(spans.first for spans in spans_of), commands) if len(each))
+            start = int(self._commands.start_ns[self._lanes[lane][first]])
+            yield self._base.device(self._device_of.get(lane[0], 0), start)
+
     def processes(self) -> list[Process]:
         devices: dict[int, set[int]] = {}
         for queue, _, _ in self._shown_lanes:

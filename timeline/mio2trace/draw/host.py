@@ -909,6 +909,15 @@ class HostSide:
     def last_ns(self) -> int | None:
         return max(self._bounds(), default=None)
 
+    def begins(self) -> Iterator[int]:
+        """Yield when rows of passes and layers begin."""
+        return (row.start_ns for row in self._drawn_layers(0))
+
+    def _drawn_layers(self, origin: int) -> Iterator[Slices]:
+        return host_layers(
+            self._alignment.links, self._layers, self._passes, self._clipped, self._track(_LAYERS), origin
+        )
+
     def processes(self) -> list[Process]:
         if not self.tracks():
             return []
@@ -964,9 +973,7 @@ class HostSide:
         """Yield everything; without ``arrows`` everything else."""
         for start, end, name, printed in self._log:
             yield Slice(self._track(_LOG), start - origin, end - start, name, "log", printed)
-        yield from host_layers(
-            self._alignment.links, self._layers, self._passes, self._clipped, self._track(_LAYERS), origin
-        )
+        yield from self._drawn_layers(origin)
         for number, (_, _, _, row) in self._lanes():
             yield from _as_slices(self._number(number), row, origin)
         if isinstance(self._api, ApiCalls):
