@@ -14,7 +14,7 @@ from mio2trace.align.attribution import Attribution
 from mio2trace.align.layers.net import contradicts, tells_type, types_of
 from mio2trace.align.links import DOUBTED, NONE, neighbours
 from mio2trace.align.rates import HARDLY_ANY, MISSTATED, NATS_NEVER, ONE_THREAD, WHOLE
-from mio2trace.model.tables import NO, by_key, present
+from mio2trace.model.tables import NO, Numbers, by_key, present
 from mio2trace.ops.operation import Operation
 
 STATED = (by.RANGE, by.CORRELATION, by.GRAPH_NODE, by.CAPTURE, by.SEQUENCE)
@@ -113,14 +113,14 @@ def doubt_by_kernels(attribution: Attribution) -> None:
     """Doubt layers of a pass by its kernels that do not match their layers."""
     commands, links = attribution.profile.commands, attribution.links
     is_placed = commands.is_kernel & links.layer_by.pool.where(lambda word: word not in OF_ITS_OWN)
-    placed = np.flatnonzero(is_placed).tolist()
+    placed = np.flatnonzero(is_placed)
     if len(present(commands.queue[is_placed])) > 1:
         return  # another thread's kernels go with no layers, either (`doubt_other_queues`)
     telling = _Telling(attribution, placed)
     if not telling.is_anything_odd():
         return
     of_pass: dict[int, list[int]] = {}
-    for position in placed:
+    for position in placed.tolist():
         of_pass.setdefault(links.pass_of[position], []).append(position)
     for positions in of_pass.values():
         statements = telling.of(positions)
@@ -137,34 +137,45 @@ def doubt_by_kernels(attribution: Attribution) -> None:
 class _Telling:
     """Evidence about layers in the names of kernels and in the problems of their calls."""
 
-    def __init__(self, attribution: Attribution, positions: Sequence[int]) -> None:
+    def __init__(self, attribution: Attribution, rows: Numbers) -> None:
         self._links = links = attribution.links
         self._names_at = attribution.profile.commands.name
         self._types = {layer.index: types_of(layer.layer, layer.type) for layer in attribution.net.layers}
-        self._run_of = [links.run_of[position] for position in positions]
-        self._name_of = [*self._names_at.take(positions).each()]
-        names = Counter(self._name_of)
-        self._names = Counter({name: count for name, count in names.items() if tells_type(name)})
+        self._runs, self._operations = np.asarray(links.run_of)[rows], np.asarray(links.operation_of)[rows]
+        self._called = self._names_at.take(rows)
+        self._names: Counter[str] = Counter()
+        for name, count in zip(self._called.values, np.bincount(self._called.codes).tolist(), strict=False):
+            self._names[name] += count if tells_type(name) else 0
+        self._names = +self._names
         of_facts: dict[int, _Posed | None] = {}
-        of_operation: dict[int, _Posed | None] = {NONE: None}
+        self._posed_of: dict[int, _Posed | None] = {NONE: None}
+        """By operation."""
         for operation in links.operations:
             key = id(operation.facts)
             if key not in of_facts:
                 of_facts[key] = _posed(operation)
-            of_operation[operation.index] = of_facts[key]
-        self._posed = [of_operation[links.operation_of[position]] for position in positions]
-        self._posed_of = dict(zip(positions, self._posed, strict=True))
-        self._problems = Counter(posed for posed in self._posed if posed is not None)
+            self._posed_of[operation.index] = of_facts[key]
+        self._problems: Counter[_Posed] = Counter()
+        for index, count in Counter(self._operations.tolist()).items():
+            posed = self._posed_of[index]
+            if posed is not None:
+                self._problems[posed] += count
         self._shares: dict[object, float] = {}
 
     def is_anything_odd(self) -> bool:
-        layers = [(index, direction) for index, _, direction in self._links.runs.layers().each()]
-        for name, (index, direction) in set(zip(self._name_of, map(layers.__getitem__, self._run_of), strict=True)):
-            types = self._types[index]
-            if direction is not None and types and name in self._names and contradicts(name, types, direction):
+        layers = self._links.runs.layers()
+        names, of = self._called.values, layers.codes[self._runs]
+        pairs = present(self._called.codes.astype(np.int64) * len(layers.values) + of)
+        for name, layer in zip(*(part.tolist() for part in np.divmod(pairs, len(layers.values))), strict=True):
+            index, _, direction = layers.values[layer]
+            types, called = self._types[index], names[name]
+            is_told = direction is not None and types and called in self._names
+            if is_told and contradicts(called, types, direction):
                 return True
-        posed = {pair for pair in zip(self._run_of, self._posed, strict=True) if pair[1] is not None}
-        return len(posed) > len({(run, one and one[0]) for run, one in posed})
+        is_next = np.append(True, (np.diff(self._runs) != 0) | (np.diff(self._operations) != 0))[: len(self._runs)]
+        each = zip(self._runs[is_next].tolist(), self._operations[is_next].tolist(), strict=True)
+        posed = {(run, one) for run, index in each if (one := self._posed_of[index]) is not None}
+        return len(posed) > len({(run, one[0]) for run, one in posed})
 
     def of(self, positions: Sequence[int]) -> list[tuple[int, bool, float]]:
         """Return (position, whether it contradicts its layer, how often this happens by chance)."""
@@ -180,7 +191,7 @@ class _Telling:
                     self._shares[key] = _likely(odd / self._names.total())
                 share = self._shares[key]
                 statements.append((position, contradicts(name, types, run.direction), share))
-            posed = self._posed_of[position]
+            posed = self._posed_of[self._links.operation_of[position]]
             if posed is not None:
                 of_run.setdefault((self._links.run_of[position], posed[0]), []).append((position, posed))
         for its in of_run.values():
