@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from mio2trace.kernels.names import kernel_name
 from mio2trace.model.miopen import Command, Message
 from mio2trace.ops.command import driver_line, parse, split
 from mio2trace.ops.families.conv import ConvProblem, FusionProblem
@@ -232,6 +233,7 @@ def test_a_batch_norm_of_2026_says_whether_the_variance_is_inverse() -> None:
 LRN = "lrn -A 1 -B 2 -F 2 -H 9 -K 1 -N 5 -W 8 -c 4 -m {} -n 2"
 REDUCE = "reduce{} -A 1 -B 0 -C 1 -D 2,8,9,8 -I 0 -N 0 -O 5 -R 2,3"
 BNORM = "bnorm -n 2 -c 4 -H 9 -W 8 -f 3 -x 0.5 -y 1{} --forw 1 -b 0 -r 1 -s 1 --layout NHWC"
+ADAM = "{} -d 2x8x9 -l 0.001 -1 0.9 -2 0.999 -e 1e-08 -W 0 -a 0 -m 0"
 SEQUENCE = "rnn_seq -n 2 -W 3 -H 4 -l 1 -b 1 -m lstm -k 5 -K 5,4 -F {} -t 1"
 
 
@@ -245,6 +247,9 @@ SEQUENCE = "rnn_seq -n 2 -W 3 -H 4 -l 1 -b 1 -m lstm -k 5 -K 5,4 -F {} -t 1"
         (REDUCE.format("fp16"), REDUCE.format("fp16")),
         (REDUCE.format("bfp16"), "the driver has no reduce for bfloat16"),
         ("reducefp -A 1 -B 0 -D 2,1 -O 3 -R 1", "no dimension is reduced"),
+        (ADAM.format("adamwfp16"), ADAM.format("adamwfp16")),
+        (ADAM.format("ampadam"), ADAM.format("ampadam")),
+        (ADAM.format("ampadamfp16"), "the driver has no ampadam for half"),
         (SEQUENCE.format(1), SEQUENCE.format(1)),
         (SEQUENCE.format(2), "the driver runs a gradient of rnn_seq only with the calls before it (-F 3, -F 7)"),
     ],
@@ -258,6 +263,25 @@ def test_the_driver_takes_what_is_offered(logged: str, offered: str) -> None:
     except CommandError as reason:
         line = str(reason)
     assert line == offered
+
+
+def test_a_step_of_adam_with_its_command_is_one_operation() -> None:
+    """The entry has only the lengths; all forms of Adam are one primitive, as the names of their kernels are."""
+    transformers = "transformersadamw -d 4096 -l 0.001 -1 0.9 -2 0.999 -e 1e-08 -W 0 -c 1"
+    first, second = ops_of(
+        "MIOpen(HIP): miopenStatus_t miopenFusedAdam(miopenHandle_t, const miopenTensorDescriptor_t, void *){\n"
+        "MIOpen(HIP): \tparamDesc = {2, 8, 9}, {72, 9, 1}, \nMIOpen(HIP): }\n"
+        f"MIOpen(HIP): Command [LogCmdAdam] ./bin/MIOpenDriver {ADAM.format('adamw')}\n"
+        f"MIOpen(HIP): Command [LogCmdTransformersAdamW] ./bin/MIOpenDriver {transformers}\n"
+    )
+    assert [(row.primitive, row.input) for row in (first, second)] == [("adam", (2, 8, 9)), ("adam", (4096,))]
+    assert first.command == f"./bin/MIOpenDriver {ADAM.format('adamw')}"
+    assert second.command == f"./bin/MIOpenDriver {transformers}"
+    assert parse(ADAM.format("adam") + " -c 1") is None  # an option of the other form only
+    for kernel in ("AmpAdamPackedWithStep", "TransformersAdamWContiguous", "TransformersAmpAdamWContiguousWithStep"):
+        named = kernel_name(kernel)
+        assert named is not None
+        assert named.primitives == ("adam",)
 
 
 def test_a_pools_input_may_end_in_a_layout() -> None:

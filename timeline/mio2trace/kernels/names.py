@@ -277,7 +277,7 @@ _MIOPEN: tuple[_Row, ...] = (
     (r"SoftMarginLoss\w*(?:Bwd|Backward)", ("softmarginloss",), (B,), None, "main"),
     (r"SoftMarginLoss", ("softmarginloss",), (F,), None, "main"),
     (r"MultiMarginLoss", ("multimarginloss",), (F,), None, "main"),
-    (r"(?:Amp)?Adam", ("adam",), (), None, "main"),
+    (r"(?:Transformers)?(?:Amp)?Adam", ("adam",), (), None, "main"),
 )  # fmt: skip
 # Helpers that MIOpen does not have: regular expressions for whole names.
 _OTHERS: tuple[tuple[str, str], ...] = (

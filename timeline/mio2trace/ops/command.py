@@ -41,7 +41,7 @@ _FORW_AS_IT_IS = ("bnorm", "activ", "CBAInfer")
 """Words whose ``-F`` has another meaning, or whose logs have ``--forw``."""
 
 _WORD = late(r"[A-Za-z][A-Za-z0-9_]{0,31}")
-_OPTION = late(r"--?[A-Za-z][A-Za-z0-9_]{0,31}")
+_OPTION = late(r"--?[A-Za-z][A-Za-z0-9_]{0,31}|-[12]")  # Adam's -1 and -2 are its beta1 and beta2
 
 
 class NotPlainError(ValueError):

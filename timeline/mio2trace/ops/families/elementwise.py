@@ -387,10 +387,46 @@ def _any_from_command(line: Line) -> GenericProblem:
     )
 
 
+class OptimiserProblem(GenericProblem, frozen=True, kw_only=True, gc=False):
+    """A step of an optimiser. ``word``: the base word without a type, such as ampadamw; only a command states it."""
+
+    told_by_commands: ClassVar[tuple[str, ...]] = ("word", "flags")
+    word: str = ""
+
+    def command(self, form: Form = "newest") -> str:
+        if not self.word:
+            raise CommandError("the entry does not show the kind of optimiser and its values")
+        if self.dtype == "half" and "amp" in self.word:
+            raise CommandError(f"the driver has no {self.word} for half")
+        word = self.word + ("fp16" if self.dtype == "half" else "")
+        return " ".join([word, *(f"-{name} {value}" for name, value in self.flags)])
+
+
+def _optimiser_from_entry(params: Params, op: Op) -> Problem | None:
+    x = lengths(params, *op.names)
+    return OptimiserProblem(kind=op.primitive, x=x, y=x)
+
+
+def _optimiser_from_command(line: Line) -> Problem:
+    """``-d 64x32x128``: the lengths of the parameters, which are input and output."""
+    x = tuple(map(int, line.flags["d"].split("x"))) if "d" in line.flags else ()
+    flags = tuple(line.flags.items())
+    return OptimiserProblem(kind="adam", word=line.name, dtype=line.dtype, x=x, y=x, flags=flags)
+
+
 _WORDS = (
-    "ctc", "dropout", "cat", "getitem", "kthvalue", "prelu", "rope", "adam", "adamw", "ampadam", "ampadamw",
-    "transformersadamw", "transformersampadamw", "glu", "softmarginloss", "multimarginloss", "sum", "argmax", "gemm",
+    "ctc", "dropout", "cat", "getitem", "kthvalue", "prelu", "rope", "glu", "softmarginloss", "multimarginloss", "sum",
+    "argmax", "gemm",
 )  # fmt: skip
+_ADAM = options(lengths="d", decimal="l 1 2 e W", integer="F s f i V t w")
+_OPTIMISERS = {
+    **dict.fromkeys(("adam", "adamw", "ampadam", "ampadamw"), _ADAM | options(integer="a m")),
+    **dict.fromkeys(("transformersadamw", "transformersampadamw"), _ADAM | options(integer="c")),
+}
+_OPTIMISER_NAMES = {
+    "dims": "d", "lr": "l", "beta1": "1", "beta2": "2", "eps": "e", "weight_decay": "W", "amsgrad": "a",
+    "maximize": "m", "correct_bias": "c", "scale": "s", "found_inf": "f", "forw": "F",
+}  # fmt: skip
 
 
 _REDUCE_OPTIONS = SIZES | SCALING | options(dimensions="D R", integer="C I N O o", path="d")
@@ -429,8 +465,8 @@ FAMILY = Family(
         *ops("SoftMarginLossForward", "softmarginloss", _any_from_entry, "inputDesc outputDesc"),
         *ops("SoftMarginLossBackward", "softmarginloss", _any_from_entry, "inputDesc doutputDesc"),
         *ops("CTCLoss", "ctc", _any_from_entry, "probsDesc gradientsDesc", FORWARD),
-        *ops("FusedAdam TransformersAdamW", "adam", _any_from_entry, "paramDesc paramDesc"),
-        *ops("FusedAdamWithOutput TransformersAdamWWithOutput", "adam", _any_from_entry, "paramInDesc paramDesc"),
+        *ops("FusedAdam TransformersAdamW", "adam", _optimiser_from_entry, "paramDesc"),
+        *ops("FusedAdamWithOutput TransformersAdamWWithOutput", "adam", _optimiser_from_entry, "paramInDesc"),
     ),
     words={
         "activ": Word(_activ_from_command, "activ", SIZES | SCALING | options(integer="m")),
@@ -444,6 +480,7 @@ FAMILY = Family(
         **{word: Word(_reduce_from_command, "reduce", _REDUCE_OPTIONS, _REDUCE_NAMES) for word in ("reduce", *_TYPES)},
         **{word: Word(_reduce_from_command, "reduce") for word in ("reduceextreme", "reducecalculation")},
         **{word: Word(_any_from_command, word) for word in _WORDS},
+        **{word: Word(_optimiser_from_command, "adam", of, _OPTIMISER_NAMES) for word, of in _OPTIMISERS.items()},
     },
     names={
         "activ": "Activation", "softmax": "Softmax", "optensor": "TensorOp", "settensor": "SetTensor",
