@@ -197,8 +197,8 @@ def _fold(
     column_of = {position: number for number, members in enumerate(columns) for position in members}
     starts, ends = np.zeros(len(columns) + 1), np.zeros(len(columns) + 1)
     for window, share in zip(windows, shares, strict=True):
-        times = [spans(activities[position]) for position in window.positions]
-        begun, done = np.array([[time or window.start_ns for time in one] for one in times]).T - window.start_ns
+        times = [time or window.start_ns for position in window.positions for time in spans(activities[position])]
+        begun, done = np.array(times, np.int64).reshape(-1, 2).T - window.start_ns
         at = np.searchsorted([column_of[position] for position in window.positions], np.arange(len(starts)))
         starts += np.append(begun, window.end_ns - window.start_ns)[at] * share
         ends += np.append(0, done)[at] * share
