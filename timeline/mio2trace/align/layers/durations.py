@@ -36,7 +36,7 @@ from mio2trace.align.rates import (
 from mio2trace.evidence import DURATIONS
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import Activity
-from mio2trace.model.tables import Activities, Numbers
+from mio2trace.model.tables import Activities, Numbers, present
 
 LIMIT_NATS = -ln(1 - SURE)
 """An answer with this additional cost is as unlikely as a wrong sure link."""
@@ -255,7 +255,7 @@ def _best_cuts(
     forward = cheapest(Ways.at(0, 0), candidates, ahead)
     if forward is None:
         return None
-    behind = cheapest(Ways.at(count, int(mirrored.ends[0])), [np.unique(one.places) for one in forward[-2:0:-1]], back)
+    behind = cheapest(Ways.at(count, int(mirrored.ends[0])), [present(one.places) for one in forward[-2:0:-1]], back)
     assert behind is not None
     answer, total = cheapest_places(forward), float(forward[-1].costs[0])
     nat = (total * (CLOSE - 1) + doubt_ns) / LIMIT_NATS
