@@ -499,6 +499,18 @@ def test_a_value_that_is_no_number_of_json_takes_no_row_away(value: str, size: i
     assert kernels(of(tmp_path, spoiled)[0]) == kernels(of(tmp_path, data)[0])
 
 
+@pytest.mark.parametrize("text", [": ,", ":}", " : inf, x", 'a": ,', "[: ,"])
+def test_a_text_is_not_taken_for_a_missing_value(text: str, tmp_path: Path) -> None:
+    data = trace([*rows(), row("kernel", text, 2, 7, FIRST_US + 500, 5, device=2, stream=7, per="@")])
+    assert text in kernels(of(tmp_path, data.replace(b'"@"', b""))[0])
+
+
+@pytest.mark.parametrize("behind", ["", " \n", ",\n", "]", "\0" * 4096])
+def test_padding_behind_an_array_alone_is_no_lost_row(behind: str, tmp_path: Path) -> None:
+    _, notes = of(tmp_path, json.dumps(rows()).encode() + behind.encode())
+    assert "record of a profile that could not be read: skipped" not in notes
+
+
 @pytest.mark.parametrize(("parts", "lost"), [(1, 0), (2, 1), (3, 1)])
 def test_a_trace_behind_another_in_one_file_is_missed(parts: int, lost: int, tmp_path: Path) -> None:
     path = tmp_path / "made.json"

@@ -80,10 +80,12 @@ _OPENING = late(rb'"traceEvents"\s*:\s*\[')
 _ALONE = late(rb"\s*\[")
 _SPACE = late(r"[\s,]*")
 _LONE_SURROGATE = late("[\ud800-\udfff]")
-_NO_VALUE = late(rb'(?<!\\)(?<!"name)(?<!"cat)(?<!"ph)("\s*:\s*)(?:-?(?:inf|nan|NaN|Infinity)\s*)?(?=[,}])')
+_NO_VALUE = late(rb'(?<![\\\s:,\[{])(?<!"name)(?<!"cat)(?<!"ph)("\s*:\s*)(?:-?(?:inf|nan|NaN|Infinity)\s*)?(?=[,}])')
 """A value as C++ prints it, which JSON does not have: ``"blocks per SM": inf`` (of a device without properties),
 ``"memory bandwidth (GB/s)": inf`` (a copy of no duration), ``"Process Group Description": ,`` (an empty
-text without quotes). A row without a name or kind stays unreadable."""
+text without quotes). A row without a name or kind stays unreadable, and a text may begin so: ``"name": ": ,"``."""
+_PADDING = b" \t\r\n\0,]"
+"""Bytes behind an array alone that hold no event: what a program that joins arrays, or a file system, left there."""
 _MOST_FAILED = 16
 """Events of a piece that may be searched up to its end. Later events end at the latest where another may begin: a text
 without an end would be read again for every event after it."""
@@ -216,7 +218,7 @@ class EventArray:
         for block in self._blocks:  # only if the array is closed before the last piece
             if len(self._after) < LONGEST_EVENT:
                 self._after += block
-        if self._after.strip() if self.is_alone else _OPENING.search(self._after):  # another trace
+        if self._after.strip(_PADDING) if self.is_alone else _OPENING.search(self._after):  # another trace
             self._notes.unreadable(f"{self._place}: behind the array of events")
 
     def _texts(self) -> Iterator[tuple[bytes, bool]]:
