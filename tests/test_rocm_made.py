@@ -76,13 +76,18 @@ EMITTED = [
      ("operator", "autograd::engine::evaluate_function: AddmmBackward0", None, None)),
     ("vllm::unified_attention, op_id = 4, sizes = [[9, 8], [[2]]]",
      ("operator", "vllm::unified_attention", None, None)),
-    ("CompiledFunction, seq = 7", ("operator", "CompiledFunction", 7, None)),
+    ("CompiledFunction, seq = 7, op_id = 8", ("operator", "CompiledFunction", 7, None)),
+    ("CompiledFunction, seq = 7, sizes = [[2]]", ("operator", "CompiledFunction", 7, ((2,),))),
+    *((f"autograd::engine::evaluate_function: {name}, op_id = 8",
+       ("operator", f"autograd::engine::evaluate_function: {name}", None, None))
+      for name in ("torch::autograd::AccumulateGrad", "torch::autograd::CppNode<Mine, 2>")),
     # what the program named
     ("Optimizer.step#SGD.step, op_id = 19", ("range", "Optimizer.step#SGD.step", None, None)),
     ("FSDP::pre_forward (layers.0), op_id = 19", ("range", "FSDP::pre_forward (layers.0)", None, None)),
     ("ask, op_id = 19", ("range", "ask", None, None)),
     *((text, ("range", text, None, None)) for text in (
-        "aten::addmm", "op_id = 4", "loss, op_id = x", "x, seq = 3, y", f"x, seq = {'9' * 30}", ", sizes = [[1]]")),
+        "decode, seq = 128", "aten::addmm", "op_id = 4", "loss, op_id = x", "x, seq = 3, y",
+        f"x, seq = {'9' * 30}", ", sizes = [[1]]")),
 ]  # fmt: skip
 
 

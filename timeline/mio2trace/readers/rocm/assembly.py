@@ -47,12 +47,12 @@ _KEPT = late(r"Launch|Synchronize|Malloc|Free|Memcpy|Memset|ModuleLoad|WaitEvent
 """Calls that get a slice even if they launched nothing that was recorded; there are very many others."""
 _MOST_DEVICES = 1 << 16
 _EMITTED = late(
-    r", (?:seq = (\d{1,18})(?:, op_id = \d{1,18})?|op_id = \d{1,18})(?:, sizes = (\[[\[\], \d]*\]))?"
+    r", (?:seq = (\d{1,18})(, op_id = \d{1,18})?|op_id = \d{1,18})(?:, sizes = (\[[\[\], \d]*\]))?"
     r"(?:, input_op_ids = \[[\[\](), \d-]*\])?$",
     re.ASCII,
 )
 """What PyTorch's `emit_nvtx` (ROCTx on AMD GPUs) adds to the name of a range: numbers that never repeat, sizes."""
-_OP = late(r"[a-z_]\w*(?:::\w+)+(?:: \w+)?|\w+Backward\d*", re.ASCII)
+_OP = late(r"autograd::engine::evaluate_function: .*|[a-z_]\w*(?:::\w+)+|\w+Backward\d*", re.ASCII | re.DOTALL)
 LONGEST_NAME = 1 << 14
 """The most characters of a name. A source states a name once for many rows, and each of them shows it."""
 ROUTES = {
@@ -600,10 +600,11 @@ def _id(value: object) -> int:
     return value if type(value) is int and abs(value) <= MOST_NS else NO
 
 
-def _op(made: Range, name: str, sequence: str | None, sizes: str | None) -> Range:
-    """Return a range that PyTorch's `emit_nvtx` pushed: an op, unless the program named it."""
-    if sequence is None and _OP.fullmatch(name) is None:
-        return msgspec.structs.replace(made, text=name)
+def _op(made: Range, name: str, sequence: str | None, op_id: str | None, sizes: str | None) -> Range:
+    """Return a range that PyTorch's `emit_nvtx` pushed: an op, unless the program named it. A program may also write a
+    length of its own: ``decode, seq = 128``."""
+    if (sequence is None or not (op_id or sizes)) and _OP.fullmatch(name) is None:
+        return made if sequence else msgspec.structs.replace(made, text=name)
     shapes: tuple[tuple[int, ...], ...] = ()
     try:
         shapes = msgspec.json.decode(sizes or "[]", type=tuple[tuple[int, ...], ...])
