@@ -404,6 +404,17 @@ def test_the_thread_of_an_indented_log_is_no_count(before: str) -> None:
     assert commands(line, line) == [COMMAND] * 2
 
 
+ENTRY = "miopenStatus_t miopenSetStream(miopenHandle_t, hipStream_t){", "\tstreamID = 0x1", "}"
+
+
+@pytest.mark.parametrize("thread", ["    742", "  12345", " 742"])
+def test_a_number_of_whole_entries_is_a_thread(thread: str) -> None:
+    """Its width may be that of `uniq -c`. A number of a line belongs to no entry with its brace."""
+    own = [f"MIOpen(HIP): {text}" for text in (*ENTRY, f"Command [A] ./bin/MIOpenDriver {COMMAND}", *ENTRY)]
+    assert commands(*(f"{thread} {line}" for line in own * 2)) == [COMMAND] * 2
+    assert commands(*(f"{number:{len(thread)}} {line}" for number, line in enumerate(own * 2, 1))) == []
+
+
 def test_a_long_line_takes_no_long_time() -> None:
     """Without a bound, each place of a run of marks would be a new begin of the search."""
     for noise in (" ", "'", "$ ", " - ", "A=1 "):

@@ -79,7 +79,7 @@ _OTHERS: Mapping[re.Pattern[bytes], tuple[str, str]] = {
     late(rb"ROCPROFV3 .{0,60}SUMMARY"): ("a table of sums that rocprofv3 printed", _PROFILED),
     late(rb"^0\.1\.? Top (?:Kernels|Stat)\b", re.MULTILINE): ("what rocprof-compute printed (Omniperf)", _PROFILED),
     late(rb"^ {1,6}\d{1,6} [^\n]{0,400}MIOpenDriver ", re.MULTILINE): (
-        "a list of commands that `uniq -c` counted", "the log as MIOpen printed it",
+        "a list of commands behind numbers, as of `uniq -c`", "the log as MIOpen printed it",
     ),
     late(rb"^\w{0,60}TunableOp_\w{1,60}[(,]|^reading tuning results from ", re.MULTILINE): (
         "what TunableOp printed, or has not tuned yet", "its file of results (tunableop_results0.csv)",

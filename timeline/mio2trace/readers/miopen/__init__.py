@@ -97,6 +97,7 @@ class MiopenDecoder:
         self._typed: list[int] = []
         self._awaited: defaultdict[str, deque[int]] = defaultdict(deque)
         self._replaced: set[int] = set()
+        self._threads: set[int | None] = set()  # those of a whole entry: their numbers count no lines
 
     def feed(self, number: int, line: bytes) -> bool:
         """Read line ``number`` (from 1); return False if it is no part of a MIOpen record."""
@@ -221,7 +222,10 @@ class MiopenDecoder:
         if not found:
             return self._without_prefix(number, text, raw)
         counted = COUNTED.match(text)
-        if counted is not None and PREFIX.match(text, counted.end()):
+        if counted is not None and (int(counted[0]) in self._threads or not PREFIX.match(text, counted.end())):
+            counted = None
+        body = text[found[0].end() :]
+        if counted is not None and (int(counted[0]) == number or LEVEL.match(body) or body.startswith(b"Command [")):
             self._notes.add("line of MIOpen behind a number, as of uniq -c: skipped", f"line {number}")
             return False
         before = text[: found[0].start()]
@@ -250,6 +254,8 @@ class MiopenDecoder:
             else:
                 self._prefix = self._plain
             self._body(number, text[match.end() : end], raw)
+        if counted is not None:
+            self._prefix = NO_PREFIX  # the next line is looked at, too
         return True
 
     def _is_body(self, text: bytes) -> bool:
@@ -267,6 +273,7 @@ class MiopenDecoder:
         if entry is not None:
             stripped = body.strip()
             if stripped == b"}":
+                self._threads.add(self._entries.thread)
                 self._entries.close(entry, number)
                 return True
             if PARAM.match(body) and len(entry.lines) < MAX_PARAMS:
