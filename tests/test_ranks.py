@@ -102,7 +102,20 @@ def test_what_explains_little_of_a_ranks_delay_is_not_its_cause() -> None:
     assert (of[1].made_late_by, of[1].made_late_ns, of[2].made_late_by) == ("", 0, HOST)
     lines = answer_lines(met, of, ["rank 0", "rank 1", "rank 2"], [""] * 3)
     assert [line for line in lines if "conv2" in line] == []
-    assert "cause   not shown by the files: 2 collectives" in lines
+    assert "cause   not shown by the files: 1 collective" in lines
+    assert len([line for line in lines if line.startswith("cause")]) == 1
+
+
+def test_work_that_is_another_before_each_collective_is_a_cause_together() -> None:
+    """Each bucket of gradients follows its own layer: each explains a twentieth, all of them the delay."""
+    (one, *_) = meetings(of_job := job(three()))
+    met = [msgspec.structs.replace(one, made_late_by=f"conv{number}") for number in range(20)]
+    of = totals(met, of_job)
+    assert (of[1].made_late_by, of[1].made_late_ns, of[1].late_ns) == (WORK, 60 * MS, 60 * MS)
+    lines = answer_lines(met, of, ["rank 0", "rank 1", "rank 2"], [""] * 3)
+    assert "cause   all work takes longer: 60.00 ms in 20 collectives" in lines
+    host = [msgspec.structs.replace(one, made_late_by=HOST) if number % 2 else one for number, one in enumerate(met)]
+    assert totals(host, of_job)[1].made_late_by == HOST
 
 
 def test_wait_is_what_a_kernel_takes_longer_than_on_the_rank_that_comes_last() -> None:

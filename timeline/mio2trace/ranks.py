@@ -340,15 +340,20 @@ def _total(meetings: Sequence[Meeting], place: int, alignment: Alignment) -> Ran
 
 def causes(late: Sequence[Meeting]) -> dict[str, tuple[int, int]]:
     """Return the causes of a rank's delays, largest first: the extra time (ns) and the number of collectives of each.
-    A cause that explains less than `EXPLAINS_OF_ALL` of all delays is left out."""
+    A cause that explains less than `EXPLAINS_OF_ALL` of all delays is left out. If no other is left, parts of the work
+    that explain most of them together are `WORK`: with a collective per bucket of gradients, each has its own layer."""
     took: dict[str, tuple[int, int]] = {}
     for one in late:
         if one.made_late_by:
             ns, times = took.get(one.made_late_by, (0, 0))
             took[one.made_late_by] = (ns + one.made_late_ns, times + 1)
-    least = EXPLAINS_OF_ALL * sum(one.lead_ns for one in late)
+    delay = sum(one.lead_ns for one in late)
     names = sorted(took, key=lambda name: (-took[name][0], name))
-    return {name: took[name] for name in names if took[name][0] >= least}
+    found = {name: took[name] for name in names if took[name][0] >= EXPLAINS_OF_ALL * delay}
+    parts = [took[name] for name in names if name != HOST]
+    if found or sum(ns for ns, _ in parts) < EXPLAINS * delay:
+        return found
+    return {WORK: (sum(ns for ns, _ in parts), sum(times for _, times in parts))} if parts else {}
 
 
 def straggler(of: Sequence[RankTotal]) -> int:

@@ -116,7 +116,7 @@ _VOCABULARY = (
     _named("times_arrived_last", "count", 0, "collectives to which it came last"),
     _named("straggler", "text", 4, "whether it came last most often"),
     _named("late", "time", 2, "delay after the previous rank"),
-    _named("made_late_by", "text", 1, "part that took longer than on the other ranks: layer, operation, kernel, host"),
+    _named("made_late_by", "text", 1, "what took longer than on other ranks: layer, operation, kernel, all work, host"),
     _named("made_late", "time", 3, "how much longer that part took"),
     _named("uncounted_kernels", "count", 6, "communication kernels that are no collective of all ranks"),
     _named("uncounted", "time", 6, "their time"),

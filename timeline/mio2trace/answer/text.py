@@ -400,7 +400,7 @@ def _causes(late: Sequence[Meeting]) -> Iterator[str]:
     from mio2trace.ranks import causes
 
     found = causes(late)
-    unknown = len(late) - sum(times for _, times in found.values())
+    unknown = sum(not one.made_late_by for one in late)
     label = "cause"
     for name, (ns, times) in [*found.items()][:MOST_CAUSES]:
         cost = f": {ms(ns)} in {count(times, 'collective')}"
