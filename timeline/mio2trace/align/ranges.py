@@ -160,6 +160,9 @@ class OpenRanges:
 
 LEAST_LAUNCHES = 0.9
 """Share of the launches that ranges of one text need to be steps."""
+_MOST = 0.5
+"""The same for numbered steps whose numbers repeat: an epoch may end with a validation, but parts of a forward pass
+have no backward pass."""
 _LONGEST = 400
 _NUMBERED = late(r"(ProfilerStep|iteration|iter|step|batch)[ _#:=-]{0,3}(\d{1,9})", re.ASCII | re.IGNORECASE)
 _COUNTED = late(r"([a-z][a-z _-]{0,40}?(?:iteration|iter|step|batch))[ _#:=-]{0,3}(\d{1,9})", re.ASCII | re.IGNORECASE)
@@ -262,8 +265,8 @@ def marked_steps(profile: Profile) -> tuple[MarkedStep, ...]:
         if families:  # of families within each other the outermost takes most time
             longest = max(families.values(), key=lambda ranges: sum(made.end_ns - made.start_ns for made in ranges))
             apart = _apart(longest)
-            if families is numbered and not _grow(_counts(apart)) and _have_few(_launches(profile), apart):
-                continue  # parts of a step are counted anew in each step, as the batches of an epoch are
+            if families is numbered and not _grow(_counts(apart)) and _have_few(_launches(profile), apart, _MOST):
+                continue  # parts of a forward pass are counted anew in each, as the batches of an epoch are
             steps = _numbered(apart, own=families is numbered)
             if families is numbered:
                 return steps
@@ -431,11 +434,11 @@ def _launches(profile: Profile) -> Numbers:
     return starts
 
 
-def _have_few(launches: Sequence[int] | Numbers, apart: Sequence[Range]) -> bool:
-    """Return whether ranges that do not overlap have less than most launches."""
+def _have_few(launches: Sequence[int] | Numbers, apart: Sequence[Range], least: float = LEAST_LAUNCHES) -> bool:
+    """Return whether ranges that do not overlap have less than this part of the launches."""
     ends = np.searchsorted(launches, [made.end_ns for made in apart], "right")
     held = int((ends - np.searchsorted(launches, [made.start_ns for made in apart])).sum())
-    return held < LEAST_LAUNCHES * len(launches)
+    return held < least * len(launches)
 
 
 def _are_counted(ranges: Iterable[Range]) -> bool:
