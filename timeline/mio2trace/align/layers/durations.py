@@ -198,10 +198,10 @@ def _fold(
     starts, ends = np.zeros(len(columns) + 1), np.zeros(len(columns) + 1)
     for window, share in zip(windows, shares, strict=True):
         times = [time or window.start_ns for position in window.positions for time in spans(activities[position])]
-        begun, done = np.array(times, np.int64).reshape(-1, 2).T - window.start_ns
+        begun, ended = np.array(times, np.int64).reshape(-1, 2).T - window.start_ns
         at = np.searchsorted([column_of[position] for position in window.positions], np.arange(len(starts)))
         starts += np.append(begun, window.end_ns - window.start_ns)[at] * share
-        ends += np.append(0, done)[at] * share
+        ends += np.append(0, ended)[at] * share
     return _Columns(members=columns, starts=starts.round().astype(np.int64), ends=ends.round().astype(np.int64))
 
 
