@@ -407,7 +407,7 @@ def test_the_thread_of_an_indented_log_is_no_count(before: str) -> None:
 ENTRY = "miopenStatus_t miopenSetStream(miopenHandle_t, hipStream_t){", "\tstreamID = 0x1", "}"
 
 
-@pytest.mark.parametrize("thread", ["    742", "  12345", " 742"])
+@pytest.mark.parametrize("thread", ["    742", "  12345", " 742", "  9 742"])
 def test_a_number_of_whole_entries_is_a_thread(thread: str) -> None:
     """Its width may be that of `uniq -c`. A number of a line belongs to no entry with its brace."""
     own = [f"MIOpen(HIP): {text}" for text in (*ENTRY, f"Command [A] ./bin/MIOpenDriver {COMMAND}", *ENTRY)]

@@ -222,10 +222,11 @@ class MiopenDecoder:
         if not found:
             return self._without_prefix(number, text, raw)
         counted = COUNTED.match(text)
-        if counted is not None and (int(counted[0]) in self._threads or not PREFIX.match(text, counted.end())):
+        who = 0 if counted is None else int(counted[0].split()[-1])
+        if counted is not None and (who in self._threads or not PREFIX.match(text, counted.end())):
             counted = None
         body = text[found[0].end() :]
-        if counted is not None and (int(counted[0]) == number or LEVEL.match(body) or body.startswith(b"Command [")):
+        if counted is not None and (who == number or LEVEL.match(body) or body.startswith(b"Command [")):
             self._notes.add("line of MIOpen behind a number, as of uniq -c: skipped", f"line {number}")
             return False
         before = text[: found[0].start()]
