@@ -408,6 +408,12 @@ def test_another_cell_after_the_first_rows_is_left_to_sqlite(changed: str, tmp_p
     assert 0 < rows <= ROWS
 
 
+@pytest.mark.parametrize("table", ["rocpd_memory_copy", "rocpd_region"])
+def test_rows_without_any_of_the_columns_are_rows(table: str, tmp_path: Path) -> None:
+    then = f"DROP TABLE {table}; CREATE TABLE {table}(guid); INSERT INTO {table} VALUES ('g'), ('g')"
+    in_both_ways(stored(tmp_path / "run.db", DATA, then))
+
+
 def test_long_texts_behind_the_columns_change_nothing(tmp_path: Path) -> None:
     """They go on on other pages."""
     path = stored(tmp_path / "run.db", DATA, "UPDATE rocpd_event SET extdata = zeroblob(99999) WHERE rowid % 9 = 5")

@@ -223,7 +223,7 @@ class _Headers:
 
     def __init__(self, places: Sequence[int], key: int) -> None:
         self._places, self._key = places, key
-        self._bytes = 2 + max(*places, key)
+        self._bytes = 2 + max([*places, key])
         self._words = -(-self._bytes // _WORD)
         self._last = np.uint64(~((1 << 8 * (-self._bytes % _WORD)) - 1) & (1 << 64) - 1)
         self._known = np.empty((self._words, 0), np.uint64)
