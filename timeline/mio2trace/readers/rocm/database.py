@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from mio2trace.model.tables import NO, Numbers
 from mio2trace.notes import InputError
 from mio2trace.patterns import late
-from mio2trace.readers.rocm.pages import FIRST_PAGE, INNER, LEAF, Unread, cells_of, children, rows_of
+from mio2trace.readers.rocm.pages import FIRST_PAGE, INNER, LEAF, SMALLEST, Unread, cells_of, children, rows_of
 from mio2trace.source import BLOCK, Source
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ class Database:
         self._source = source
         self._path = path
         self._is_large = size >= LARGE
+        self._pages_read = bytearray(size // SMALLEST + 1)
         self._most_rows = max(FEWEST_ROWS, size // BYTES_OF_A_ROW)
         self._letters = _Letters(source.name, size)
         connection = self._connection = connect()
@@ -180,7 +181,7 @@ class Database:
         assert of_key is not None
         left = self._most_rows
         are_ids: list[bool] = []
-        for found in rows_of(self._path, self._roots[behind], value, of_key, places):
+        for found in rows_of(self._path, self._roots[behind], value, of_key, places, self._pages_read):
             if not are_ids:
                 told = [[cell if type(cell) is int else NO for cell in cells] for cells in zip(*first, strict=True)][1:]
                 are_ids = [_are_ids(*cells, found.ids) for cells in zip(told, found.columns, strict=True)]

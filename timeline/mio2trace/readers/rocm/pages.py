@@ -25,7 +25,8 @@ AT_ONCE = 1 << 19
 """Bytes of pages that are worked on together: they and the columns fit into the cache of a processor."""
 ROWS = 1 << 15
 """Rows of a batch, at least."""
-_SMALLEST = 512
+SMALLEST = 512
+"""Bytes of the smallest page."""
 _DEEPEST = 20
 """More levels than the tree of any table has."""
 _MORE = 0x80
@@ -51,14 +52,17 @@ class Rows(NamedTuple):
     columns: list[Numbers]
 
 
-def rows_of(path: str, root: int, value: bytes, key: int, places: Sequence[int | None]) -> Iterator[Rows]:
+def rows_of(
+    path: str, root: int, value: bytes, key: int, places: Sequence[int | None], read: bytearray
+) -> Iterator[Rows]:
     """Yield the rows of the table whose tree has the page ``root``, all of which have the ``value`` in the column
-    ``key``. ``places`` of the columns to read, among the table's own ones; None for a column that it does not have."""
+    ``key``. ``places`` of the columns to read, among the table's own ones; None for a column that it does not have.
+    ``read``: by page, whether it was read. A page is in one place of one tree, so no file is read more than once."""
     try:
         with FileIO(path) as file:
             pages = _Pages(file)
             some: list[Rows] = []
-            for rows in _Reading(pages, value, key, places).rows(pages.leaves(root)):
+            for rows in _Reading(pages, value, key, places).rows(pages.leaves(root, read)):
                 some.append(rows)
                 if sum(len(each.ids) for each in some) >= ROWS:
                     yield _joined(some)
@@ -84,15 +88,19 @@ class _Pages:
         self.size = int.from_bytes(head[16:18], "big")
         self.size = 1 << 16 if self.size == 1 else self.size
         self.used = self.size - head[20]
-        if self.used < _SMALLEST - 32 or self.size & self.size - 1:
+        if self.used < SMALLEST - 32 or self.size & self.size - 1:
             raise Unread
         self.count = file.seek(0, 2) // self.size
 
-    def leaves(self, root: int) -> Numbers:
+    def leaves(self, root: int, read: bytearray) -> Numbers:
         """Return the numbers of the leaves of a tree, in the order of its rows."""
         level = [root]
         for _ in range(_DEEPEST):
             below: list[int] = []
+            for number in level:
+                if not 0 < number < len(read) or read[number]:
+                    raise Unread
+                read[number] = True
             for number in level:
                 page = bytearray(self.size)
                 self.fill(memoryview(page), number)
