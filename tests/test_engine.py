@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import product
 from math import exp, inf, prod
 
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mio2trace.align.engine import Pairs, Ways, Weights, cheapest, cheapest_places, in_slots, solved
+from mio2trace.align.layers import durations
 from mio2trace.align.rates import BROKEN, CUT, LOST
 from mio2trace.model.tables import Numbers
 
@@ -124,3 +126,21 @@ def test_a_place_that_costs_a_nat_more_is_less_likely_by_e() -> None:
     places, chances = ways.chances(on, 1.0)
     assert places.tolist() == [4, 7]
     assert chances[0] / chances[1] == pytest.approx(exp(1))
+
+
+def test_printed_times_of_many_layers_take_the_room_of_their_cuts() -> None:
+    """Not of all pairs of layer and kernel: a long iteration would take gigabytes."""
+    layers, each = 800, 20
+    starts = np.arange(layers * each + 1) * 100_000
+    columns = durations._Columns(
+        members=[[at] for at in range(layers * each)], starts=starts, ends=np.append(0, starts[:-1] + 90_000)
+    )
+    tracemalloc.start()
+    try:
+        found = durations._best_cuts(columns, [each * 100_000] * layers, [np.zeros_like(starts)] * layers, 0, 1e5)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found is not None
+    assert found[0] == [*range(each, layers * each + 1, each)]
+    assert peak < 8 * layers * len(starts) / 4

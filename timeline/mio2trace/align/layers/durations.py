@@ -231,7 +231,7 @@ def _best_cuts(
 ) -> tuple[list[int], Weights, Weights, float] | None:
     """Return the end of each layer in columns, how probable each column is in the layer before its own and in the one
     behind, and the misfit."""
-    candidates, strays = _candidates(columns, printed, slack)
+    candidates, expected = _candidates(columns, printed, slack)
     open_to = [1, *map(len, candidates)]
     if sum(min(MOST_PLACES, before) * after for before, after in pairwise(open_to)) > MOST_CELLS:
         return None
@@ -240,8 +240,9 @@ def _best_cuts(
     mirrored = _Columns(members=columns.members, starts=-columns.ends[::-1], ends=-columns.starts[::-1])
 
     def odds(layer: int, first: Numbers, last: Numbers) -> Weights:
-        cost = strays[layer][last] + odd[layer][last] - odd[layer][first]
-        return np.where(first <= last, cost, np.inf)
+        early, late = expected[layer] - columns.starts[last], columns.ends[last] - expected[layer]
+        stray = np.where((last == 0) | (last == count), 0, np.maximum(0, np.maximum(early, late))) / STRAY
+        return np.where(first <= last, stray + odd[layer][last] - odd[layer][first], np.inf)
 
     def ahead(layer: int, first: Numbers, last: Numbers, reach: Numbers) -> tuple[Weights, Numbers]:
         misfit, end = _earliest(columns, first, last, printed[layer], reach)
@@ -269,21 +270,19 @@ def _best_cuts(
     return answer, before, after, total
 
 
-def _candidates(columns: _Columns, printed: Sequence[int | None], slack: int) -> tuple[list[Numbers], Weights]:
-    """Return the possible ends of each layer, and for each cut a small cost that only decides between equal answers."""
+def _candidates(columns: _Columns, printed: Sequence[int | None], slack: int) -> tuple[list[Numbers], Numbers]:
+    """Return the possible ends of each layer, and when it ends if slack is spread evenly."""
     starts, ends = columns.starts, columns.ends
     claimed = np.cumsum([time or 0 for time in printed])
     # Time that no layer claims belongs to layers whose times are lost; else it is spread evenly.
     takes = np.cumsum([time is None or None not in printed for time in printed])
-    expected = (claimed + slack * takes // takes[-1])[:, None]
+    expected = claimed + slack * takes // takes[-1]
     high = np.searchsorted(np.maximum.accumulate(ends[1:]), claimed + slack + TOLERANCE_NS, "right")
     low = np.searchsorted(np.maximum.accumulate(starts[:-1]), claimed - TOLERANCE_NS)
     bounds = zip(np.minimum(low, high), np.maximum(low, high) + 1, strict=True)
     candidates = [np.arange(begin, end) for begin, end in bounds]
     candidates[-1] = np.array([len(columns.members)])
-    strays = np.maximum(0, np.maximum(expected - starts, ends - expected)) / STRAY
-    strays[:, [0, -1]] = 0.0
-    return candidates, strays
+    return candidates, expected
 
 
 def place_by_host_times(attribution: Attribution) -> None:
