@@ -523,6 +523,23 @@ def test_rows_of_a_log_beside_it_are_read(run: Path) -> None:
         assert outcome(run) != before
 
 
+def test_a_journal_that_goes_while_it_is_looked_at_is_one_line(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its writer removes it at the end of each transaction."""
+    journal = run.with_name(f"{run.name}-journal")
+    journal.write_bytes(bytes(1024))
+    asked = os.stat
+
+    def then_gone(path: Any, **options: Any) -> os.stat_result:
+        told = asked(path, **options)
+        if os.fspath(path) == str(journal):
+            journal.unlink()
+        return told
+
+    monkeypatch.setattr(os, "stat", then_gone)
+    with pytest.raises(InputError, match=r"run\.db-journal: No such file or directory; expected to read it with"):
+        convert(run)
+
+
 def test_a_database_loads_no_other_reader_and_no_masked_arrays(run: Path, tmp_path: Path) -> None:
     loaded = (
         "import sys, mio2trace.conversion as c; c.convert(sys.argv[1], output=sys.argv[2]); print(*sorted(set("

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
@@ -293,7 +294,7 @@ def opened(source: Source, reads: Iterable[str]) -> Iterator[Database]:
 
     with contextlib.ExitStack() as stack:
         path = source.plain_path
-        beside = {end: os.path.getsize(f"{path}{end}") for end in _JOURNALS if path and _holds_anything(f"{path}{end}")}
+        beside = {end: size for end in _JOURNALS if path and (size := _size(f"{path}{end}"))}
         source.require_room(sum(beside.values()))
         lies = path if path and not beside else _copied(source, beside, stack)
         signs = (
@@ -306,7 +307,7 @@ def opened(source: Source, reads: Iterable[str]) -> Iterator[Database]:
                 with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
                     connection.execute("BEGIN IMMEDIATE")  # closing it moves the content of the journals into it
             size = os.path.getsize(lies)
-            if size > given or _holds_anything(f"{lies}-wal"):  # a journal stays if SQLite cannot move all of it
+            if size > given or _size(f"{lies}-wal"):  # a journal stays if SQLite cannot move all of it
                 raise InputError(f"{source.name}: its journal claims more than both hold; {_WHOLE}")
             if size < _stated_size(lies):
                 source.notes.cut_off(source.name, f"byte {size}")
@@ -418,8 +419,13 @@ def _varint(page: bytes, at: int) -> int:
     return value
 
 
-def _holds_anything(path: str) -> bool:
-    return os.path.isfile(path) and os.path.getsize(path) > 0
+def _size(path: str) -> int:
+    """Return the bytes of a file; 0 if it is none. A journal is there for a moment only, asked for once."""
+    try:
+        told = os.stat(path)
+    except OSError:
+        return 0
+    return told.st_size if stat.S_ISREG(told.st_mode) else 0
 
 
 def _are_ids(told: list[int], column: Numbers, ids: Numbers) -> bool:
