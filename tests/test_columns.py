@@ -479,6 +479,16 @@ def test_pages_of_several_tables_are_read_once(run: Path) -> None:
     assert "rocpd_memory_copy" not in names
 
 
+def test_rows_of_very_many_forms_are_left_to_sqlite(tmp_path: Path) -> None:
+    """Each form takes half a kilobyte."""
+    path = stored(
+        tmp_path / "run.db", DATA, f"UPDATE rocpd_event SET stack_id = 1 << 9 * (rowid % 7) WHERE rowid > {ROWS}"
+    )
+    with mock.patch.object(pages, "MOST_HEADERS", 4):
+        rows = sum(count for name, count in in_both_ways(path) if name == "rocpd_event")
+    assert 0 < rows <= ROWS + 50
+
+
 def test_more_rows_than_the_file_can_hold_are_one_line(run: Path) -> None:
     with (
         by_pages(),

@@ -27,6 +27,8 @@ ROWS = 1 << 15
 """Rows of a batch, at least."""
 SMALLEST = 512
 """Bytes of the smallest page."""
+MOST_HEADERS = 1 << 12
+"""Different headers of rows; a table of a profiler has about ten. Each is compared with those before."""
 _DEEPEST = 20
 """More levels than the tree of any table has."""
 _MORE = 0x80
@@ -258,6 +260,8 @@ class _Headers:
     def _learn(self, words: Sequence[NDArray[np.uint64]], mixed: NDArray[np.uint64]) -> None:
         _, first = np.unique(mixed, return_index=True)
         first = first[~np.isin(mixed[first], self._mixed)]
+        if len(self._mixed) + len(first) > MOST_HEADERS:
+            raise Unread
         self._known = np.concatenate((self._known, [word[first] for word in words]), axis=1)
         mixtures = np.append(self._mixed, mixed[first])
         order = np.argsort(mixtures)
