@@ -195,7 +195,7 @@ def test_columns_are_printed_as_each_of_their_slices(
     """Whatever is in the text that stays, whatever the numbers: also those that no 64 bits hold."""
     expected = printed(list(each(drawn[0])))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chrome_json, "_FEWEST_IN_COLUMNS", 2)
+        patch.setattr("mio2trace.writers.chrome_json.events._FEWEST_IN_COLUMNS", 2)
         written = printed(drawn[0])
     # Of large numbers 1e16 and 1e+16 are the same; all that makes the file's end is that.
     assert written[: written.rindex("]")].replace("e+", "e") == expected[: expected.rindex("]")].replace("e+", "e")

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO, get_args
 
 import msgspec
-import orjson
 
 import mio2trace
 from mio2trace import summary
@@ -200,6 +199,8 @@ def convert(  # noqa: PLR0913 - keyword-only options
         give_back_freed_memory()
         written = _write(trace, *target)
     if summary_file is not None:
+        import orjson
+
         with replacing(os.fspath(summary_file)) as file:
             file.write(orjson.dumps(facts, option=orjson.OPT_INDENT_2) + b"\n")
     return Conversion(

@@ -19,7 +19,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import orjson
 
 from mio2trace.findings import Finding
 from mio2trace.findings.rule import WHOLE, ms, of_one, percent
@@ -532,6 +531,8 @@ VERSION = 1
 
 def records(report: Report) -> str:
     """The document, indented."""
+    import orjson
+
     document = {
         "schema": VERSION,
         "generator": report.generator,

@@ -7,7 +7,6 @@ reported if it was changed, is cut off, or has parts that are not ours.
 from __future__ import annotations
 
 import contextlib
-import gzip
 import io
 import os
 import re
@@ -91,7 +90,6 @@ _HEAD = 4096
 _PIECE = 16
 """Bytes of a piece; zlib returns nothing of a piece with damage."""
 _GENERATOR = b"mio2trace "
-_FAULTS = EOFError, zlib.error, gzip.BadGzipFile
 NO_SUM = "trace without a checksum, of mio2trace 0.2 or changed by a program or a person: damage would not show"
 REWRITTEN = "trace that another program wrote again: its checksum cannot be verified, its number of slices is right"
 
@@ -127,6 +125,8 @@ def slices(
     Raises `InputError` after the last of them if the file was changed or cut off. With ``damaged`` that is a note, and
     so are doubts that cannot be checked. Raises OSError if the file cannot be read.
     """
+    import gzip
+
     writer = _writer(path)
     if writer is None:
         return
@@ -141,7 +141,7 @@ def slices(
         reader = io.BufferedReader(checked, 1 << 18)
         try:
             yield from writer.slices(cast(BinaryIO, reader), category, found)
-        except _FAULTS as error:
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             faults.append("file cut off" if isinstance(error, EOFError) else f"gzip data damaged: {error}")
     if checked.too_large and most is not None:
         raise InputError(
@@ -183,6 +183,8 @@ def _faults(found: Found, checked: Checked) -> Iterator[str]:
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
     """Open the trace's bytes, decompressed."""
+    import gzip
+
     with path.open("rb") as file:
         packed = file.read(2) == _GZIP
         file.seek(0)

@@ -7,7 +7,6 @@ change from event to event are at the end of the line: resuming after a changed 
 
 from __future__ import annotations
 
-import zlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -40,12 +39,7 @@ from mio2trace.trace import (
 )
 from mio2trace.writers.ending import End, Found, Summed, cleaned, slice_name
 
-NAME = "Chrome JSON"
-SUFFIXES: tuple[str, ...] = (".json",)
-SLICE_BYTES = 300
-BEGINS = b'{"displayTimeUnit":"ns","metadata":'
-LOOKS = late(rb'\s*\{\s*"displayTimeUnit"\s*:\s*"ns"\s*,\s*"metadata"\s*:')
-GZIP_STRATEGY = zlib.Z_FILTERED
+_BEGINS = b'{"displayTimeUnit":"ns","metadata":'
 _EVENTS = b'"traceEvents":[\n'
 _END = late(rb'\],"mio2trace_end":\{"slices":(\d{1,18}),"crc32":"([0-9a-f]{8})"\}\}\n')
 _CRC_TAIL = 12
@@ -85,7 +79,7 @@ def write(trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> None:
         write_events, parts = _write_alike_together, trace.whole_parts()
     headings = ",\n".join(_headings(trace))
     summed: BinaryIO = Summed(file)  # type: ignore[assignment]
-    summed.write(BEGINS + f'{_json(trace.metadata)},"traceEvents":[\n{headings}'.encode())
+    summed.write(_BEGINS + f'{_json(trace.metadata)},"traceEvents":[\n{headings}'.encode())
     count = write_events(trace, parts, summed)
     summed.write(f'\n],"mio2trace_end":{{"slices":{count},"crc32":"'.encode())
     file.write(f'{summed.crc:08x}"}}}}\n'.encode())  # type: ignore[attr-defined]
@@ -132,7 +126,7 @@ def slices(file: BinaryIO, category: str | None = None, found: Found | None = No
     """Return the slices of a category, or all, of a trace that `write` wrote; other findings go into ``found``."""
     found = Found() if found is None else found
     first = file.readline(_LONGEST_LINE)
-    if not (first.startswith(BEGINS) and first.endswith(_EVENTS)):
+    if not (first.startswith(_BEGINS) and first.endswith(_EVENTS)):
         yield from _laid_out_otherwise(first + file.read(), category, found)
         return
     wanted = None if category is None else f'"cat":{_json(category)}'.encode()
