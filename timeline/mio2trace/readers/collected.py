@@ -20,7 +20,7 @@ several processes may print equal ids, and the lines of their entries may altern
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, groupby
 
@@ -28,21 +28,38 @@ import msgspec
 
 from mio2trace.patterns import late
 
+_DIGIT, _SMALL = b"0123456789", b"abcdefghijklmnopqrstuvwxyz"
 _LAUNCHERS = rb"\[(?P<who>\d{1,9},\d{1,9})\]<std(?:err|out|diag)>:", rb"\[(?P<who>(?:default|rank)\d{1,9})\]:"
 _FORMS = (
-    rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)"
-    rb" [\w.-]{1,64} (?P<who>[\w./@-]{1,64}\[\d{1,10}\]): ",
-    rb"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]? (?:std(?:err|out) [FP] )?",
-    rb"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,64} (?P<who>[\w./@-]{1,64}(?:\[\d{1,10}\])?): ",
-    rb"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d ",
-    *(launcher + blank for launcher in _LAUNCHERS for blank in (rb"(?: |(?!.))", rb"")),
-    rb"(?P<who>[A-Za-z][\w.-]{0,63}) {1,64}\| ",
-    rb" {0,9}(?P<who>\d{1,6}): ",
-    rb"(?:\x1b\[[\d;]{0,9}m)?\((?P<who>\w{1,64} pid=\d{1,10}(?:, ip=[\w.:]{1,64})?)\)(?:\x1b\[[\d;]{0,9}m)? ",
+    (
+        b"[" + _DIGIT,
+        rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)"
+        rb" [\w.-]{1,64} (?P<who>[\w./@-]{1,64}\[\d{1,10}\]): ",
+        rb"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]? (?:std(?:err|out) [FP] )?",
+    ),
+    (
+        _SMALL.upper(),
+        rb"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,64} (?P<who>[\w./@-]{1,64}(?:\[\d{1,10}\])?): ",
+        rb"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d ",
+    ),
+    *((b"[", launcher + rb"(?: |(?!.))", launcher) for launcher in _LAUNCHERS),
+    (_SMALL + _SMALL.upper(), rb"(?P<who>[A-Za-z][\w.-]{0,63}) {1,64}\| "),
+    (b" " + _DIGIT, rb" {0,9}(?P<who>\d{1,6}): "),
+    (
+        b"\x1b(",
+        rb"(?:\x1b\[[\d;]{0,9}m)?\((?P<who>\w{1,64} pid=\d{1,10}(?:, ip=[\w.:]{1,64})?)\)(?:\x1b\[[\d;]{0,9}m)? ",
+    ),
 )
+"""The bytes with which a line may begin; then forms, each of which fits all that the forms before it fit."""
 WRITER = b"\x1e"
 """These bytes enclose the number of the process before a line."""
-FORMS = tuple(late(rb"^(?P<own>(?:\x1e\d+\x1e)?)(?:" + form + rb")", re.MULTILINE) for form in _FORMS)
+FORMS = tuple(
+    (
+        WRITER + begins,
+        tuple(late(rb"^(?P<own>(?:\x1e\d+\x1e)?)(?:" + form + rb")", re.MULTILINE) for form in forms),
+    )
+    for begins, *forms in _FORMS
+)
 _DIGITS = late(rb"\d+")
 _JSON_FILE = late(rb'\{"log":"(?:[^"\\]|\\.){0,60000}","stream":"std(?:err|out)"')
 _COLOUR = late(rb"\x1b\[[0-9;?]*[A-Za-z]")
@@ -78,7 +95,7 @@ def plain_lines(head: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
         head = b"".join(map(_of_docker, lines))
         blocks = (b"".join(map(_of_docker, block.splitlines(keepends=True))) for block in _whole_lines(blocks))
     for _ in range(_NESTED):
-        form = next((form for form in FORMS if _fits(form, head)), None)
+        form = _form_of(head)
         if form is None:
             break
         without = partial(_without, form, _numbers(form, head))
@@ -106,9 +123,19 @@ def _once(blocks: Iterator[bytes]) -> Iterator[bytes]:
         yield b"".join(lines)
 
 
-def _fits(form: re.Pattern[bytes], head: bytes) -> bool:
+def _form_of(head: bytes) -> re.Pattern[bytes] | None:
+    """Return the first form that most lines have."""
     lines = [line for line in head.split(b"\n", _MOST_LOOKED_AT)[:-1] if line.strip()]
-    return len(lines) >= _FEWEST and sum(map(bool, map(form.match, lines))) >= _MOST_LINES * len(lines)
+    if len(lines) < _FEWEST:
+        return None
+
+    def are(fit: Callable[[bytes], object]) -> bool:
+        return sum(map(bool, map(fit, lines))) >= _MOST_LINES * len(lines)
+
+    for begins, forms in FORMS:
+        if are(lambda line, begins=begins: line[0] in begins) and are(forms[-1].match):  # type: ignore[misc]
+            return next(form for form in forms if are(form.match))
+    return None
 
 
 def _numbers(form: re.Pattern[bytes], head: bytes) -> dict[bytes, int]:
