@@ -26,6 +26,7 @@ from mio2trace.patterns import late
 _GROUP, _AHEAD, _QUANTIFIER = "(?:", "(?!", late(r"[*+?]|\{[\d,]+\}")
 _LITERAL = late(r"\w+(?![*+?{])|\w")
 """Characters that a quantifier, which is of the last one, does not follow; else one character."""
+_OPENS = frozenset("([\\")
 _MARK, _WHOLE = late(r"\\.|[|(\[)\]]"), late(r"[\w|(?:)\[\]]*")
 
 
@@ -39,8 +40,8 @@ def beginnings(pattern: str) -> tuple[str, ...]:
 
 
 def _split(pattern: str) -> list[str]:
-    if "|" not in pattern:
-        return [pattern]
+    if _OPENS.isdisjoint(pattern):
+        return pattern.split("|")
     depth, first, alternatives = 0, 0, []
     for mark in _MARK.finditer(pattern):
         depth += (mark[0] in "([") - (mark[0] in ")]")
@@ -52,6 +53,8 @@ def _split(pattern: str) -> list[str]:
 
 def _expand(alternative: str) -> list[str]:
     """Return the literal texts of one alternative up to its first free part."""
+    if alternative.isidentifier():
+        return [alternative]
     texts, at = [""], 0
     while at < len(alternative):
         piece, end = _piece(alternative, at)
