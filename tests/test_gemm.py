@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mio2trace import kernels
 from mio2trace.kernels import KernelFact, find_gemms
 from mio2trace.kernels.facts import Sources, number, plain_text, size
 from mio2trace.kernels.names import kernel_name
@@ -940,3 +941,13 @@ def test_sources_that_were_taken_out_give_no_sizes(shared: Path) -> None:
         assert roles["miog_alphaab"] == "main"
         assert set(roles.values()) >= {"main", "scale"}
         assert ("im2col" in roles.values()) == any(name.startswith("Im2") for name in roles), path
+
+
+def test_every_name_that_a_row_knows_has_a_mark() -> None:
+    """Without a mark in the names the rows are not loaded."""
+    for row in kernels.rows():
+        plain = row.kernels.pattern
+        while (shorter := re.sub(r"\([^()]*\)\??|\[[^]]*\]", " ", plain)) != plain:
+            plain = shorter
+        for alternative in plain.split("|"):
+            assert any(mark in alternative for mark in kernels._MARKS), row.kernels.pattern

@@ -1,37 +1,51 @@
 """The real M, N and K of the GEMM-like kernels in a profile, and their auxiliary kernels (dvdt-ck.md 5).
 
 Sizes come from the arguments of the kernel, from the kernels around it, from program sources and from build options.
-They are never guessed: an unknown size is left out. A library is a row of `ROWS`.
+They are never guessed: an unknown size is left out. A library is a row of `rows`.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from operator import itemgetter
 
 import numpy as np
 
-from mio2trace.kernels import blas, compiled
 from mio2trace.kernels.facts import Context, KernelFact, Place, Row
 from mio2trace.kernels.names import WORK, kernel_name
 from mio2trace.model.profile import Profile
 
-__all__ = ["ROWS", "KernelFact", "find_gemms", "helps", "role"]
+__all__ = ["KernelFact", "find_gemms", "helps", "role"]
 
-ROWS: tuple[Row, ...] = (
-    *blas.ROWS,
-    *blas.CLBLAS_ROWS,
-    *blas.VIENNACL_ROWS,
-    *compiled.ROWS,
-    *compiled.MIOPENGEMM_ROWS,
-    *compiled.ARMCL_ROWS,
-)
+_MARKS = "gem", "conv_", "_prod_", "alphaab"
+"""Every name that a row knows contains one of them. Without such a name the rows are not loaded."""
+
+
+@cache
+def rows() -> tuple[Row, ...]:
+    from mio2trace.kernels import blas, compiled
+
+    return (
+        *blas.ROWS,
+        *blas.CLBLAS_ROWS,
+        *blas.VIENNACL_ROWS,
+        *compiled.ROWS,
+        *compiled.MIOPENGEMM_ROWS,
+        *compiled.ARMCL_ROWS,
+    )
+
+
+def _row_of(name: str) -> Row | None:
+    if not any(mark in name for mark in _MARKS):
+        return None
+    return next((row for row in rows() if row.kernels.fullmatch(name)), None)
 
 
 def find_gemms(profile: Profile) -> dict[int, KernelFact]:
     """Return facts by position in ``profile.activities``, only for kernels about which something is known."""
     commands = profile.commands
     names, is_kernel = commands.name, commands.is_kernel
-    row_of = {name: next((row for row in ROWS if row.kernels.fullmatch(name)), None) for name in names.values}
+    row_of = {name: _row_of(name) for name in names.values}
     # the facts that the names of auxiliary kernels alone show
     fact_of = {
         name: KernelFact(role=meaning.role)
