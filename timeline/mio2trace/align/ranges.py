@@ -194,6 +194,8 @@ _ENGINES: tuple[tuple[str, re.Pattern[str]], ...] = (
 )
 """The marks of serving engines, each with its family. The groups: requests in their prefill (``c``) and in their
 decoding (``g``), or a phase and its fields."""
+_BEGINNINGS = "execute_", "step[", "prefill[", "decode[", "mixed[", "[Executor] ", "forward_"
+"""A fast check before the expressions."""
 _AROUND = late(r"scheduler\.run_batch")
 """The mark of a whole batch, with its sampling, around the steps of an engine (SGLang)."""
 _CAPTURE = late(r"capture_\d+_\w+", re.ASCII)
@@ -238,6 +240,8 @@ def is_step(made: Range) -> bool:
 @lru_cache(maxsize=1 << 12)
 def _of_engine(text: str) -> tuple[str, re.Match[str]] | None:
     """Return the family of an engine's mark, and the mark; None for any other text."""
+    if not text.startswith(_BEGINNINGS):
+        return None
     for family, pattern in _ENGINES:
         found = pattern.fullmatch(text)
         if found is not None:

@@ -119,8 +119,8 @@ def likeliest_rows(lines: Lines, times: Times) -> Rows:
 
     follow = _beside(plain.part(slice(-1)), plain.part(slice(1, None)), lines, slice(1, None)) == 1
     for at in np.flatnonzero(~(is_plain[1:] & is_plain[:-1])).tolist():
-        ways = _beside(states(at).part(_IN_ROWS), states(at + 1), lines, at + 1)
-        follow[at] = ways.size == 1 and ways[0, 0] == 1
+        before, after = states(at), states(at + 1)
+        follow[at] = len(before.first) == len(after.first) == 1 and _beside(before, after, lines, at + 1)[0] == 1
     begins = np.flatnonzero(np.append(True, follow)) if count else np.empty(0, np.int64)
     ends = np.append(begins[1:], count)
     given = Rows(first, stop, {})
