@@ -47,7 +47,8 @@ class Command(click.Command):
         if not args and self.no_args_is_help and not ctx.resilient_parsing:
             click.echo(ctx.get_help(), err=True, color=ctx.color)
             ctx.exit(2)
-        given = [] if ctx.resilient_parsing else self.make_parser(ctx).parse_args([*args])[2]
+        may_be_several = not ctx.resilient_parsing and sum(word[:1] == "-" and "o" in word for word in args) > 1
+        given = self.make_parser(ctx).parse_args([*args])[2] if may_be_several else []
         outputs = [one for one in given if "-o" in one.opts and not getattr(one, "multiple", False)]
         if len(outputs) > 1:
             raise click.UsageError(f"-o is given {len(outputs)} times: {self.name} writes one output", ctx)
