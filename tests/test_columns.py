@@ -553,8 +553,9 @@ def test_a_journal_that_goes_while_it_is_looked_at_is_one_line(run: Path, monkey
 def test_a_database_loads_no_other_reader_and_no_masked_arrays(run: Path, tmp_path: Path) -> None:
     loaded = (
         "import sys, mio2trace.conversion as c; c.convert(sys.argv[1], output=sys.argv[2]); print(*sorted(set("
-        "('numpy.ma', 'mio2trace.readers.kineto', 'mio2trace.readers.xla',"
-        " 'mio2trace.readers.bundled', 'mio2trace.readers.opencl', 'mio2trace.readers.pieces',"
+        "('numpy.ma', 'orjson', 'gzip', 'mio2trace.writers.chrome_json.events', 'mio2trace.readers.kineto',"
+        " 'mio2trace.readers.xla', 'mio2trace.readers.bundled', 'mio2trace.readers.opencl', 'mio2trace.readers.pieces',"
+        " 'mio2trace.readers.ck', 'mio2trace.readers.rocm.v3_csv', 'mio2trace.readers.tf.wire',"
         " 'mio2trace.align.layers.durations')) & {*sys.modules}))"
     )
     command = [sys.executable, "-c", loaded, str(run), str(tmp_path / "out.pftrace")]

@@ -33,7 +33,7 @@ from mio2trace.ops.choices import Choices
 from mio2trace.ops.operation import Operation
 from mio2trace.outgoing import count, visible
 from mio2trace.privacy import Cleaner
-from mio2trace.readers import ck as ck
+from mio2trace.readers import CK
 from mio2trace.runs import (
     Gathered,
     Share,
@@ -194,7 +194,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def has_repetitions(self) -> bool:
         """Whether an input may hold several repetitions, but only one was used."""
-        return any(file.format == ck.NAME and file.repetition is None for file in self.inputs)
+        return any(file.format == CK.NAME and file.repetition is None for file in self.inputs)
 
     @property
     def complete(self) -> tuple[Run, ...]:

@@ -25,10 +25,8 @@ from mio2trace.notes import LEADS_OUT, UNREADABLE, InputError, Notes, OptionErro
 from mio2trace.outgoing import count
 from mio2trace.patterns import late
 from mio2trace.privacy import Cleaner, is_pseudonym
-from mio2trace.readers import ANY, PROFILES, READERS, Accepted, GoesWithATrace, detect, refusal, run_log
-from mio2trace.readers import ck as ck
+from mio2trace.readers import ANY, CK, PROFILES, READERS, Accepted, GoesWithATrace, detect, refusal, run_log
 from mio2trace.readers.base import Reader, ReadOptions, Record
-from mio2trace.readers.rocm import v3_csv
 from mio2trace.source import Manifest, Source, is_archive, is_unpacked, leads_out, unpacked, unpacked_in
 
 if TYPE_CHECKING:
@@ -316,6 +314,8 @@ def _located(path: str, options: FileOptions, notes: Notes, unpacking: Unpacking
         return [path]
     from pathlib import Path
 
+    from mio2trace.readers import ck
+
     if options.accepted.readers is None and not options.tags and not ck.is_directory(path):
         there = sorted(file for pattern in _PATTERNS for file in Path(path).glob(pattern) if file.is_file())
         files = [file for file in there if not leads_out(str(file), path)]
@@ -386,7 +386,9 @@ def _inputs_among(
                 continue
         others.append(path.name)
     if found:
-        for other in (other for other in others if not other.endswith(v3_csv.AGENTS)):  # the tables beside it use it
+        from mio2trace.readers.rocm.v3_csv import AGENTS
+
+        for other in (other for other in others if not other.endswith(AGENTS)):  # the tables beside it use it
             notes.remark(f"file of {of} that is neither profile nor log: skipped", _readable(f"{name}/{other}"))
     return found + logs
 
@@ -455,7 +457,9 @@ def _read(source: Source, path: str, options: FileOptions, cleaner: Cleaner, old
                 cleaner.learn(companion.head)
     repetition = None if options.repetition == "every" else options.repetition
     found: list[tuple[list[Record], int | None, Mapping[str, int]]] = []
-    if reader is ck and options.repetition is not None:
+    if reader is CK and options.repetition is not None:
+        from mio2trace.readers import ck
+
         text = source.read()
         stated = ck.runs(text, source.name, notes)
         if repetition is None:

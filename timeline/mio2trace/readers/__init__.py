@@ -15,15 +15,13 @@ import msgspec
 
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
-from mio2trace.readers import ck as ck
 from mio2trace.readers import run_log
 from mio2trace.readers.base import Reader, ReadOptions, Records
 from mio2trace.readers.gemms import TUNABLE
 from mio2trace.readers.miopen import databases
-from mio2trace.readers.rocm import rocpd, v3_csv
+from mio2trace.readers.rocm import rocpd
 from mio2trace.readers.rocm.database import MAGIC, tables
 from mio2trace.readers.rocm.tables import header
-from mio2trace.readers.tf.wire import WireError, varint
 from mio2trace.source import Source, is_tar
 
 
@@ -64,6 +62,7 @@ def _is_protobuf(head: bytes) -> bool:
     return head[:1] == b"\x0a"
 
 
+CK = Later("ck", _is_json)
 _records = Later("bundled", lambda head: head.startswith(b'{"schema":'))
 views = Later("tf.views", lambda head: b"_TFProfRoot (" in head)
 OF_TENSORFLOW: tuple[Reader, ...] = (
@@ -76,11 +75,11 @@ OF_TENSORFLOW: tuple[Reader, ...] = (
 """No reader recognises the op view of a console's text."""
 READERS: tuple[Reader, ...] = (
     Later("opencl.dvdt", lambda head: head.lstrip()[:1] == b"["),
-    ck,
+    CK,
     *OF_TENSORFLOW,
     rocpd,
     Later("rocm.rpd", lambda head: b"rocpd_" in head and _is_sqlite(head), "DATABASE"),
-    v3_csv,
+    Later("rocm.v3_csv", lambda head: "start_timestamp" in header(head)),
     Later("kineto", _is_json),
     Later("rocm.v3_json", _is_json),
     Later("rocm.rpd", _is_json, "JSON"),
@@ -96,7 +95,7 @@ READERS: tuple[Reader, ...] = (
 )
 """At most one of them recognises a file, except `run_log`, the last one, which accepts any text."""
 
-PROFILES = tuple(reader for reader in READERS if reader not in (ck, *OF_TENSORFLOW, run_log))
+PROFILES = tuple(reader for reader in READERS if reader not in (CK, *OF_TENSORFLOW, run_log))
 """Readers whose files a directory may represent."""
 _KEYS = late(rb'"([^"\\]{1,40})"\s*:')
 
@@ -211,6 +210,8 @@ def _is_perfetto(head: bytes) -> bool:
     """Return whether it is a packet (field 1) with fields of Perfetto, followed by another packet or the end."""
     if head[:1] != b"\x0a":
         return False
+    from mio2trace.readers.tf.wire import WireError, varint
+
     try:
         size, at = varint(head, 1, len(head))
         end = at + size
