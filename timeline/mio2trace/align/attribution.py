@@ -25,7 +25,6 @@ from mio2trace.align.clocks.axis import (
     position_is_order,
     stamp_resolution,
 )
-from mio2trace.align.clocks.relate import keeps_time, relate_clocks, related
 from mio2trace.align.layers.marks import Marked
 from mio2trace.align.layers.net import LayerKey, Net
 from mio2trace.align.links import DOUBTED, NONE, LayerRun, Links
@@ -89,8 +88,10 @@ class Attribution(msgspec.Struct, eq=False, dict=True):
     @cached_property
     def clock(self) -> LogClock | None:
         """The log's clock relative to the host's. Read it after the timer marks. Raises `InputError` for two runs."""
-        if self.by_order_alone:
-            return None
+        if self.by_order_alone or self.profile.clocks[0].as_unix is None:
+            return None  # nothing relates them
+        from mio2trace.align.clocks.relate import relate_clocks
+
         same_run = bool(self.same_process)
         return relate_clocks(
             self.profile, self.logs, self.marked, self.notes,
@@ -99,6 +100,8 @@ class Attribution(msgspec.Struct, eq=False, dict=True):
 
     def fit_clock(self, draft: Links) -> None:
         """Relate stamps to the host by the sure links of ``draft``, if nothing better does."""
+        from mio2trace.align.clocks.relate import keeps_time, related
+
         clock, unix = self.clock, self.profile.clocks[0].as_unix
         near_ns = MIDDLE_OF_2000_NS if clock is None else clock.near_ns
         self.fitted = related(self.profile, self.logs, draft, near_ns)
@@ -159,6 +162,8 @@ class Attribution(msgspec.Struct, eq=False, dict=True):
     @cached_property
     def rhythm(self) -> bool | None:
         """Whether the log's stamps keep time with the calls. To be asked for after these are linked."""
+        from mio2trace.align.clocks.relate import keeps_time
+
         return self.keeps_time if self.fitted else keeps_time(self.profile, self.logs, self.links)
 
     def iterations(self) -> int | None:

@@ -14,7 +14,6 @@ import numpy as np
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import MIDDLE_OF_2000_NS, LogClock, host_span, local_ns, log_clock
-from mio2trace.align.clocks.relate import comes_in_blocks, ends_at_set_up, ran_at_once, relate_clocks
 from mio2trace.align.layers.repetitions import matches
 from mio2trace.align.links import NONE, Links
 from mio2trace.align.rates import EXPLAINED, LANDMARK_EARLY_NS, LAST, UNEVEN
@@ -106,6 +105,8 @@ def relation(
             return Relation(by="buffers")
         if same is False and not without_buffers(own):
             return Relation(by="apart", why=OTHER_PROCESS)
+    from mio2trace.align.clocks.relate import relate_clocks
+
     try:
         clock = relate_clocks(profile, of_run, None, notes)
     except InputError as error:
@@ -149,6 +150,8 @@ def doubt_of_run(attribution: Attribution) -> str | None:
         return None
     if are_sizes_others(attribution.links):
         return OTHER_SIZES
+    from mio2trace.align.clocks.relate import comes_in_blocks, ends_at_set_up, ran_at_once
+
     if attribution.marked is not None and (attribution.marked.same_run or ends_at_set_up(attribution.logs)):
         return None
     if POSITION in attribution.links.operation_by or POSITION in attribution.links.layer_by:
