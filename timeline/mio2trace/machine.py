@@ -167,5 +167,5 @@ def _free(meminfo: str, cgroup: str) -> int:
 
 
 def _read(path: str) -> str:
-    with open(path, encoding="utf-8", errors="replace") as file:
+    with open(path, encoding="ascii", errors="replace") as file:
         return file.read(1 << 16)

@@ -13,12 +13,10 @@ many records share is checked once.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from io import BytesIO
 from operator import attrgetter
-from types import SimpleNamespace
 from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
@@ -60,19 +58,8 @@ def look_at_all() -> None:
 @cache
 def text_fields(kind: type[msgspec.Struct]) -> dict[str, str]:
     """Return the kind of text of each field of a record (`Holds.what`)."""
-    stated = {
-        name: _of_annotation(annotation, base.__module__)
-        for base in reversed(kind.__mro__)
-        for name, annotation in vars(base).get("__annotations__", {}).items()
-    }
-    return {name: held.what for name in kind.__struct_fields__ if (held := stated[name]) is not None}
-
-
-@cache
-def _of_annotation(annotation: str, module: str) -> Holds | None:
-    """Look at an annotation of a module once, for many fields have the same one."""
-    field = SimpleNamespace(__annotations__={"": annotation})
-    return _holds(get_type_hints(field, vars(sys.modules[module]), include_extras=True)[""])
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: held.what for name in kind.__struct_fields__ if (held := _holds(hints[name])) is not None}
 
 
 @cache
