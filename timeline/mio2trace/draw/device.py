@@ -703,20 +703,22 @@ class DeviceSide:
         Commands without length are drawn one by one.
         """
         positions, chosen = self._lanes[lane], self._chosen
-        is_first = np.full(len(positions), lane in self._bare)
+        begin, end = (0, len(positions)) if chosen is None else self._around(chosen, positions)
+        is_first = np.full(end - begin, lane in self._bare)
         levels: list[Spans] = []
         for key_of in self._levels:
             if key_of is None:
                 levels.append(_NO_SPANS)
                 continue
-            keys = key_of[positions]
-            is_first |= np.append(True, keys[1:] != keys[:-1])
+            keys = key_of[positions[begin:end]]
+            is_first |= np.append(True, keys[1:] != keys[:-1])[: len(keys)]
             begins = np.flatnonzero(is_first)
             numbers = keys[begins].astype(np.int64)
-            spans = Spans(numbers, begins, np.append(begins[1:], len(positions)), np.zeros(len(begins), np.bool_))
+            begins += begin
+            spans = Spans(numbers, begins, np.append(begins[1:], end), np.zeros(len(begins), np.bool_))
             spans = spans.take(spans.numbers != NONE)
             levels.append(spans if chosen is None else self._narrowed(chosen, positions, spans))
-        for first in range(0, len(positions), _AT_ONCE):
+        for first in range(begin - begin % _AT_ONCE, end, _AT_ONCE):
             last = min(first + _AT_ONCE, len(positions))
             spans_of = [spans.take(slice(*np.searchsorted(spans.first, (first, last)))) for spans in levels]
             commands = np.arange(first, last)
@@ -724,6 +726,19 @@ class DeviceSide:
                 commands = commands[chosen.drawn[positions[first:last]]]
             if len(commands) or any(map(len, spans_of)):
                 yield _Chunk(spans_of, commands)
+
+    def _around(self, chosen: Chosen, positions: Numbers) -> tuple[int, int]:
+        """Return the begin and end of the commands of a lane inside a selection, with all of the containers there."""
+        inside = np.flatnonzero(chosen.inside[positions])
+        if not len(inside):
+            return 0, 0
+        begin, end = int(inside[0]), int(inside[-1]) + 1
+        key_of = next((key_of for key_of in self._levels if key_of is not None), None)
+        if key_of is None:
+            return begin, end
+        keys = key_of[positions]
+        other = np.flatnonzero(keys[:begin] != keys[begin]), np.flatnonzero(keys[end:] != keys[end - 1])
+        return int(other[0][-1]) + 1 if len(other[0]) else 0, end + int(other[1][0]) if len(other[1]) else len(keys)
 
     def _narrowed(self, chosen: Chosen, positions: Numbers, spans: Spans) -> Spans:
         """Return the parts of containers that are inside the selection, also unbroken rows: of each that is drawn, for
