@@ -251,7 +251,7 @@ class Rule(msgspec.Struct, frozen=True):
     form: str
     kinds: frozenset[str]
     marks: tuple[str, ...]
-    shapes: tuple[bytes, ...]
+    shapes: tuple[str, ...]
     pattern: re.Pattern[str]
     becomes: str | Callable[[re.Match[str]], str]
     sorts: tuple[Sort, ...] = ("layer", "name", "text")
@@ -336,7 +336,7 @@ def _rule(
         form,
         frozenset(kinds.split()),
         tuple(mark.replace("~", " ") for mark in marks.split() or [""]),
-        tuple(shapes.encode().split(b"|")),
+        tuple(shapes.split("|")),
         late(pattern, flags),
         becomes,
         sorts,
@@ -559,17 +559,19 @@ _AS_PATHS = bytes(
 _SIGNS = frozenset(
     one
     for rule in RULES
-    for one in "".join(rule.marks) + b"".join(rule.shapes).decode()
+    for one in "".join((*rule.marks, *rule.shapes))
     if one.isprintable() and one != " " and not one.isalnum()
 )
 """The characters, other than letters and digits, that decide which rules may apply."""
 
 
-def _shapes(small: str) -> bytes:
+def _shapes(small: str) -> str:
     """Return four lines about a text: ``h`` for each hexadecimal digit, ``0`` for each decimal one, ``w`` for word
-    characters; and ``w`` for what no path begins behind, a blank for what it may begin behind."""
+    characters; and ``w`` for what no path begins behind, a blank for what it may begin behind.
+
+    As text: looking for bytes in bytes takes several times as long."""
     plain = b" " + small.encode("ascii", "replace")
-    return b"\n".join(map(plain.translate, (_AS_HEX, _AS_NUMBERS, _AS_WORDS, _AS_PATHS)))
+    return b"\n".join(map(plain.translate, (_AS_HEX, _AS_NUMBERS, _AS_WORDS, _AS_PATHS))).decode("ascii")
 
 
 class Rules:
@@ -617,7 +619,7 @@ class Rules:
         out = []
         for rule in self.rules:
             marks = tuple(mark for mark in rule.marks if _SIGNS.intersection(mark) <= signs)
-            shapes = tuple(shape for shape in rule.shapes if _SIGNS.intersection(shape.decode()) <= signs)
+            shapes = tuple(shape for shape in rule.shapes if _SIGNS.intersection(shape) <= signs)
             if marks and shapes:
                 out.append(msgspec.structs.replace(rule, marks=marks, shapes=shapes))
         if len(self._with_signs) < _MOST_SETS:
