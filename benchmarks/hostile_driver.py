@@ -116,7 +116,8 @@ TAGS = ("LogCmdConvolution", "LogCmdFindConvolution", "LogCmdBNorm", "Pooling_lo
 ARGUMENT = re.compile(
     r"-?[0-9]{1,18}(?:[x,][0-9]{1,18})*"  # numbers, sizes and lists of them
     r"|[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|nan|inf"
-    r"|--?[A-Za-z][a-z_]*|(?:conv|CBAInfer|pool|bnorm|activ|softmax|tensorop|lrn|rnn|rnn_seq)(?:b?fp16(?:fp32)?|int8)?"
+    r"|--?[A-Za-z][a-z_]*|reduce(?:fp16|fp64)?"
+    r"|(?:conv|CBAInfer|pool|bnorm|activ|softmax|tensorop|lrn|rnn|rnn_seq)(?:b?fp16(?:fp32)?|int8)?"
     r"|trans|max|avg|avg_in|within|cross|relu|tanh|lstm|gru|N[CDHW]{2,4}|NCHWc[48]|CHWNc?[48]?"
 )
 DRIVER = """#!/bin/sh
