@@ -98,8 +98,10 @@ class RunTimes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sniff(head: bytes) -> bool:
-    form = {b"{": _SNIFF_OBJECT, b"[": _SNIFF_ARRAY}.get(head.lstrip()[:1])
-    return form is not None and form.match(head) is not None
+    begins = head.lstrip()[:1]
+    return (begins == b"{" and _SNIFF_OBJECT.match(head) is not None) or (
+        begins == b"[" and _SNIFF_ARRAY.match(head) is not None
+    )
 
 
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
