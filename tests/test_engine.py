@@ -94,7 +94,7 @@ def test_states_in_pairs_have_the_chances_of_all_ways(weights: list[list[float]]
     st.floats(0.5, 5.0),
 )
 def test_the_cheapest_places_are_those_of_all_answers(takes: list[int], items: list[int], nat: float) -> None:
-    """Slots take a time, one after another; what is in them takes a time, too. What a slot has too much of costs."""
+    """Slots follow each other and take a time each, and so do their items. A slot that ends behind its items costs."""
     ends = [sum(items[:at]) for at in range(len(items) + 1)]
 
     def worth(number: int, before: Numbers, own: Numbers, reach: Numbers) -> tuple[Weights, Numbers]:
@@ -119,7 +119,7 @@ def test_the_cheapest_places_are_those_of_all_answers(takes: list[int], items: l
 
 
 def test_a_place_that_costs_a_nat_more_is_less_likely_by_e() -> None:
-    """Of two ways to one place that counts which leaves room for what comes after it."""
+    """Two ways lead to one place. The dearer one counts, because the next item has room after it."""
     zeros = np.zeros(3, np.int64)
     ways = Ways(np.array([4, 4, 7]), np.array([0.0, 2.0, 3.0]), np.array([9, 0, 0]), zeros)
     on = Ways(np.array([4, 7]), np.zeros(2), np.array([0, -5]), zeros[:2])

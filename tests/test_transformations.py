@@ -245,7 +245,7 @@ def written(files: dict[str, bytes], folder: Path) -> Path:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_each_number_changes_as_the_run_did(form: str, tmp_path: Path) -> None:
-    """The numbers before the change are those of the run. So no number is one that every change leaves alone."""
+    """The numbers before the change are those of the run. So each number is changed by at least one of the changes."""
     run = three_steps()
     files = FORMS[form](run)
     before = numbers(written(files, tmp_path / "before"))

@@ -118,14 +118,16 @@ def in_slots(
 
 
 MOST_PLACES, MOST_WAYS = 400, 3
-"""Places where an item may end, and ways to each, that are kept: cheap ones that reach far, dear ones that do not."""
+"""The number of places where an item may end, and of ways to each place, that are kept."""
 MOST_APART = 40.0
-"""Places that cost so many nats more than the best one have no probability."""
+"""A place whose cost is this many nats (natural logarithms) above the best one has no probability."""
 
 
 class Ways(NamedTuple):
-    """The cheapest ways to where an item ends, in columns, by place; of one place each reaches less far than cheaper
-    ones. ``before``: the way of the item before that it continues."""
+    """The cheapest ways to the places where an item ends, in columns, ordered by place.
+
+    A dearer way to the same place is kept only if it reaches less far, so that the next item has more room.
+    ``before``: the way of the previous item that each way continues."""
 
     places: Numbers
     costs: Weights
@@ -149,8 +151,8 @@ class Ways(NamedTuple):
 
 
 Worth = Callable[[int, Numbers, Numbers, Numbers], tuple[Weights, Numbers]]
-"""For an item's number, places before it, its own places, and how far the items before reach: what it costs there, and
-how far it reaches."""
+"""Takes the number of an item, the places before it, its own places, and how far the items before it reach. Returns
+the cost of each pair of places, and how far the item reaches there."""
 
 
 def cheapest(begin: Ways, places: Sequence[Numbers], worth: Worth) -> list[Ways] | None:
