@@ -191,33 +191,32 @@ def test_what_kernels_of_repetitions_share_is_made_once() -> None:
 # -- What is quick for many gives what the plain way gives for few.
 
 
-POINTS = st.lists(st.tuples(st.integers(0, 200), st.integers(-500, 500)), min_size=1, max_size=40)
+POINTS = st.lists(st.tuples(st.integers(0, 200), st.integers(-500, 500)), min_size=2, max_size=40)
 
 
 @given(POINTS, POINTS)
-def test_slopes_between_two_hulls_are_those_of_all_their_corners(
+def test_a_line_between_bounds_is_as_steep_and_as_flat_as_all_pairs_allow(
     below: list[tuple[int, int]], above: list[tuple[int, int]]
 ) -> None:
-    """The steepest and the flattest line, wherever the hulls lie."""
-    floor, roof = axis._hull(below, upper=True), axis._hull(above, upper=False)
-    for after, best in ((True, min), (False, max)):
-        slopes = [(ry - y) / (rx - x) for x, y in floor for rx, ry in roof if (rx > x if after else rx < x)]
-        quick = [slope for corner in floor for slope in axis._touching(corner, roof, after=after)]
-        assert best(quick, default=None) == best(slopes, default=None)
-
-
-@given(POINTS, st.integers(0, 200))
-def test_a_line_touches_a_hull_where_it_would_be_found_among_all_corners(points: list[tuple[int, int]], x: int) -> None:
-    """For the slope of each edge, and for some steeper than all."""
-    for upper, extreme in ((True, max), (False, min)):
-        hull = axis._hull(points, upper=upper)
-        edges = [(by - ay) / (bx - ax) for (ax, ay), (bx, by) in pairwise(hull) if bx > ax]
-        for slope in (-1e4, 0.0, 1e4, *edges):
-            found, expected = (
-                extreme(ry + slope * (x - rx) for rx, ry in corners)
-                for corners in (axis._corners(hull, slope, rising=not upper), hull)
-            )
-            assert found == expected
+    """The steepest and the flattest line, wherever the bounds lie; none if two pairs contradict each other."""
+    pairs = [*zip(below, above, strict=False)]
+    bounds = np.array([[*low, *high] for low, high in pairs]).T
+    below, above = [low for low, _ in pairs], [high for _, high in pairs]
+    steepest, flattest = 1.0, -1.0
+    possible = True
+    for x, y in below:
+        for rx, ry in above:
+            if rx > x:
+                steepest = min(steepest, (ry - y) / (rx - x))
+            elif rx < x:
+                flattest = max(flattest, (ry - y) / (rx - x))
+            else:
+                possible &= y <= ry
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(axis, "MAX_DRIFT", 1.0)
+        found = axis._extreme_slope(bounds, -1), axis._extreme_slope(bounds, 1)
+    assert (None in found) == (not possible or flattest > steepest)
+    assert None in found or found == (flattest, steepest)
 
 
 # -- The shortest edit script between two sequences.

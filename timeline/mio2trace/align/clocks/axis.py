@@ -13,7 +13,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from itertools import chain, pairwise
+from itertools import chain
 from math import ceil
 from typing import Any
 
@@ -140,13 +140,10 @@ class DeviceClock(msgspec.Struct, frozen=True, kw_only=True):
 SAME = DeviceClock(pieces=(Piece(0, 0),), error_ns=0, method="one clock")
 
 
-class Bound(msgspec.Struct, frozen=True, gc=False):
-    """Bounds of the offset (host - device) by one call: ``lower`` at ``start``, ``upper`` at ``done``."""
-
-    start: int
-    lower: int
-    done: int
-    upper: int
+_Bounds = Numbers
+"""Bounds of the offset (host - device) by calls, as four rows: ``start``, the lower bound at that time, ``done``, and
+the upper bound at that time."""
+_Fitted = tuple[Piece, int]
 
 
 def device_clocks(profile: Profile, notes: Notes) -> dict[int, DeviceClock]:
@@ -168,14 +165,14 @@ def device_clocks(profile: Profile, notes: Notes) -> dict[int, DeviceClock]:
         if device in clocks:
             continue
         low, high, first = int(lower[own].max()), int(upper[own].min()), int(start[own[0]])
-        bounds = [Bound(first, low, first, high)]  # mostly one offset satisfies all of them
+        bounds = np.array([[first], [low], [first], [high]])  # mostly one offset satisfies all of them
         if low > high:
-            bounds = [*map(Bound, *(column[own].tolist() for column in (start, lower, done, upper)))]
+            bounds = np.stack([column[own] for column in (start, lower, done, upper)])
         clocks[device] = fit_device_clock(bounds, notes)
     return clocks
 
 
-def fit_device_clock(bounds: Sequence[Bound], notes: Notes) -> DeviceClock:
+def fit_device_clock(bounds: _Bounds, notes: Notes) -> DeviceClock:
     """Return the offset within all bounds, else a line (drift), else one of these per stretch (the clock stepped)."""
     found = _constant(bounds)
     if found is not None:
@@ -188,142 +185,83 @@ def fit_device_clock(bounds: Sequence[Bound], notes: Notes) -> DeviceClock:
     stretches = [fitted for stretch in _stretches(bounds) for fitted in _fit_stretch(stretch)]
     pieces = sorted((piece for piece, _ in stretches), key=lambda piece: piece.host_ns)
     notes.add(f"host clock stepped: {len(pieces)} stretches, each with its own offset")
-    if any(after.start < before.start for before, after in pairwise(bounds)):
+    if (np.diff(bounds[0]) < 0).any():
         notes.add("host clock was set back: of host times that came twice the later are shown right")
     return DeviceClock(pieces=tuple(pieces), error_ns=max(error for _, error in stretches), method="stretches")
 
 
-_Corner = tuple[int, int]
-_Fitted = tuple[Piece, int]
+def _constant(bounds: _Bounds) -> _Fitted | None:
+    low, high = int(bounds[1].max()), int(bounds[3].min())
+    return None if low > high else (Piece(int(bounds[0, 0]), (low + high) // 2), (high - low + 1) // 2)
 
 
-def _constant(bounds: Sequence[Bound]) -> _Fitted | None:
-    lower, upper = max([bound.lower for bound in bounds]), min([bound.upper for bound in bounds])
-    if lower > upper:
-        return None
-    return Piece(bounds[0].start, (lower + upper) // 2), (upper - lower + 1) // 2
-
-
-def _line(bounds: Sequence[Bound]) -> _Fitted | None:
+def _line(bounds: _Bounds) -> _Fitted | None:
     """Fit a line of offsets between all bounds, with the middle of the possible slopes; None if there is none."""
-    origin, level = bounds[0].start, bounds[0].lower
-    floor = _hull([(b.start - origin, b.lower - level) for b in bounds], upper=True)
-    roof = _hull([(b.done - origin, b.upper - level) for b in bounds], upper=False)
-    steepest = min([MAX_DRIFT, *(slope for corner in floor for slope in _touching(corner, roof, after=True))])
-    flattest = max([-MAX_DRIFT, *(slope for corner in floor for slope in _touching(corner, roof, after=False))])
-    if flattest > steepest:
+    origin, level = int(bounds[0].min()), int(bounds[1, 0])
+    bounds = bounds - np.array([[origin], [level], [origin], [level]])
+    flattest, steepest = _extreme_slope(bounds, -1), _extreme_slope(bounds, 1)
+    if flattest is None or steepest is None or flattest > steepest:
         return None
     slope = (flattest + steepest) / 2
     if steepest - flattest > abs(slope):
         slope = min(max(flattest, 0.0), steepest)  # hardly determined: the least drift that will do
     drift_ppb = round(slope * 1_000_000_000)
-
-    def drifted(x: int) -> int:
-        return drift_ppb * x // 1_000_000_000
-
-    low = max(fy - drifted(fx) for fx, fy in floor)
-    high = min(ry - drifted(rx) for rx, ry in roof)
-    middle = (low + high) // 2
-    error = abs(high - low) // 2
-    for x in (0, max(bound.done for bound in bounds) - origin):
-        here = middle + drifted(x)
-        top = max(
-            min(ry + slope * (x - rx) for rx, ry in _corners(roof, slope, rising=True))
-            for slope in _slopes(roof, flattest, steepest)
-        )
-        bottom = min(
-            max(fy + slope * (x - fx) for fx, fy in _corners(floor, slope, rising=False))
-            for slope in _slopes(floor, flattest, steepest)
-        )
+    start, lower, done, upper = bounds
+    slope = drift_ppb / 1_000_000_000
+    low, high = ceil((lower - slope * start).max()), ceil((upper - slope * done).min())
+    middle, error, last = (low + high) // 2, abs(high - low) // 2, int(done.max())
+    # Of all lines the flattest is the highest one at the begin, the steepest is the highest one at the end.
+    for at, of_highest, of_lowest in ((0, flattest, steepest), (last, steepest, flattest)):
+        here = middle + drift_ppb * at // 1_000_000_000
+        top, bottom = (upper + of_highest * (at - done)).min(), (lower + of_lowest * (at - start)).max()
         error = max(error, ceil(top - here), ceil(here - bottom))
     return Piece(origin, level + middle, drift_ppb), max(1, error)
 
 
-def _slopes(hull: Sequence[tuple[int, int]], flattest: float, steepest: float) -> list[float]:
-    edges = ((by - ay) / (bx - ax) for (ax, ay), (bx, by) in pairwise(hull) if bx > ax)
-    return [flattest, steepest, *(slope for slope in edges if flattest < slope < steepest)]
+def _extreme_slope(bounds: _Bounds, sign: int) -> float | None:
+    """Return the steepest slope of a line between all bounds (``sign`` -1: the flattest); None if there is none."""
+    start, lower, done, upper = bounds
+    slope = sign * MAX_DRIFT
+    while True:
+        floor, roof = (lower - slope * start).argmax(), (upper - slope * done).argmin()
+        rise, after = int(upper[roof]) - int(lower[floor]), int(done[roof]) - int(start[floor])
+        if slope * after <= rise:
+            return slope
+        if sign * after <= 0:
+            return None  # only a steeper line would be between these two
+        nearer = rise / after
+        if sign * (slope - nearer) <= 0:
+            return slope  # but for rounding
+        slope = nearer
 
 
-def _touching(corner: _Corner, roof: Sequence[_Corner], *, after: bool) -> list[float]:
-    """Return slopes from a corner to corners of the convex ``roof`` after (or before) it that a line touches first."""
-    x, y = corner
-    if after:
-        first, last = bisect_right(roof, x, key=_place), len(roof)
-    else:
-        first, last = 0, bisect_left(roof, x, key=_place)
-
-    def beyond(number: int) -> bool:
-        (ax, ay), (bx, by) = roof[number], roof[number + 1]
-        return (by - ay) * abs(ax - x) >= (ay - y) * (bx - ax) * (1 if after else -1)
-
-    if first == last:
-        return []
-    best = bisect_left(range(first, last - 1), True, key=beyond) + first
-    near = roof[max(first, best - 1) : min(last, best + 2)]
-    return [(ry - y) / (rx - x) for rx, ry in near]
-
-
-def _corners(hull: Sequence[_Corner], slope: float, *, rising: bool) -> Sequence[_Corner]:
-    """Return the corners of ``hull`` that a line of this slope may touch."""
-
-    def steeper(number: int) -> bool:
-        (ax, ay), (bx, by) = hull[number], hull[number + 1]
-        return ((by - ay) >= slope * (bx - ax)) is rising
-
-    at = bisect_left(range(len(hull) - 1), True, key=steeper)
-    return hull[max(0, at - 1) : at + 2]
-
-
-def _place(corner: _Corner) -> int:
-    return corner[0]
-
-
-def _hull(points: Iterable[tuple[int, int]], *, upper: bool) -> list[tuple[int, int]]:
-    sign = 1 if upper else -1
-    hull: list[tuple[int, int]] = []
-    for x, y in sorted(points):
-        while len(hull) >= 2:
-            (ax, ay), (bx, by) = hull[-2], hull[-1]
-            if sign * ((bx - ax) * (y - ay) - (by - ay) * (x - ax)) < 0:
-                break
-            hull.pop()
-        hull.append((x, y))
-    return hull
-
-
-def _stretches(bounds: Sequence[Bound]) -> list[Sequence[Bound]]:
+def _stretches(bounds: _Bounds) -> list[_Bounds]:
     """Cut where the offset jumps by more than a drift explains."""
-    cuts = [0]
-    for number, (before, after) in enumerate(pairwise(bounds), 1):
-        jump = max(after.lower - before.upper, before.lower - after.upper)
-        if jump > MAX_DRIFT * max(0, (after.done - after.upper) - (before.start - before.lower)):
-            cuts.append(number)
-    return [bounds[first:last] for first, last in pairwise([*cuts, len(bounds)])]
+    start, lower, done, upper = bounds
+    jumps = np.maximum(lower[1:] - upper[:-1], lower[:-1] - upper[1:])
+    apart = np.maximum(0, (done - upper)[1:] - (start - lower)[:-1])
+    return np.split(bounds, np.flatnonzero(jumps > MAX_DRIFT * apart) + 1, axis=1)
 
 
-def _fit_stretch(bounds: Sequence[Bound]) -> list[_Fitted]:
+def _fit_stretch(bounds: _Bounds) -> list[_Fitted]:
     """Fit as few pieces as possible, each as long as possible: double the length, then halve it."""
     pieces: list[_Fitted] = []
-    first = 0
-    while first < len(bounds):
-        held = 1
-        step = 1
-        best = _fit(bounds[first : first + 1])
-        assert best is not None  # no bound contradicts itself
-        growing = True
+    while bounds.size:
+        best, held, step, growing = _fit(bounds[:, :1]), 1, 1, True
         while step:
-            last = first + held + step
-            found = _fit(bounds[first:last]) if last <= len(bounds) else None
+            part = bounds[:, : held + step]
+            found = _fit(part) if part.shape[1] == held + step else None
             if found is not None:
                 best, held = found, held + step
             growing = growing and found is not None
             step = step * 2 if growing else step // 2
+        assert best is not None  # no bound contradicts itself
         pieces.append(best)
-        first += held
+        bounds = bounds[:, held:]
     return pieces
 
 
-def _fit(bounds: Sequence[Bound]) -> _Fitted | None:
+def _fit(bounds: _Bounds) -> _Fitted | None:
     return _constant(bounds) or _line(bounds)
 
 
