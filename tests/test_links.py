@@ -107,7 +107,6 @@ def test_executions_of_layers_are_what_was_added(steps: list[Any]) -> None:
         assert [runs.pass_of(number) for number in at] == [one.pass_ for one in expected]
     assert [*runs] == runs[:] == expected
     assert [*runs.layers().each()] == [(one.layer_index, one.layer, one.direction) for one in expected]
-    assert [runs.layer(number) for number in range(len(runs))] == [one.layer for one in expected]
 
 
 def test_the_same_link_again_gains_the_stronger_word_and_no_contradiction() -> None:

@@ -7,7 +7,6 @@ from array import array
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from operator import attrgetter
 from typing import Any, Literal, overload
 
 import msgspec
@@ -18,7 +17,7 @@ from mio2trace.align.rates import calibrated
 from mio2trace.evidence import EVIDENCE, STRENGTH, Evidence
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import Activity
-from mio2trace.model.tables import NO, Activities, LayerKey, Numbers, Pool, numbers, present
+from mio2trace.model.tables import NO, Activities, LayerKey, Numbers, Pool, present
 from mio2trace.ops.operation import Operation
 
 Phase = Literal["before", "setup", "warm-up", "iteration", "between"]
@@ -80,58 +79,52 @@ class LayerRuns(Sequence[LayerRun]):
     one is asked for. A table of columns takes a fifth of the memory of its records."""
 
     def __init__(self, runs: Iterable[LayerRun] = ()) -> None:
+        self._codes: dict[LayerKey, int] = {}
         self._layers: list[LayerKey] = []
-        self._code_of: dict[LayerKey, int] = {}
-        self._columns = {name: np.zeros(0, np.int64) for name in _ALL}
-        self._added: list[LayerRun] = []  # not yet in the columns
+        self._cells = {name: array("q") for name in ("layer", "pass_", "printed_ns", "host_start_ns", "host_end_ns")}
+        self._columns = {name: np.zeros(0, np.int64) for name in self._cells}
         self.extend(runs)
 
     def add(self, run: LayerRun) -> int:
         """Add a run and return its number."""
-        self._added.append(run)
+        layer = self._code(LayerKey(run.layer_index, run.layer, run.direction))
+        row = layer, run.pass_, run.printed_ns, run.host_start_ns, run.host_end_ns
+        for cells, value in zip(self._cells.values(), row, strict=True):
+            cells.append(NO if value is None else value)
         return len(self) - 1
 
     def extend(self, runs: Iterable[LayerRun]) -> None:
-        self._added += runs
+        for run in runs:
+            self.add(run)
 
     def add_columns(self, layers: Pool[LayerKey], **columns: Numbers) -> Numbers:
         """Add a run for each row and return their numbers. ``columns``: the numbers of `LayerRun`."""
         first = len(self)
-        self._append(layers, columns)
+        columns["layer"] = np.array([*map(self._code, layers.values)], np.int64)[layers.codes]
+        for name, cells in self._cells.items():
+            cells.frombytes(columns[name].tobytes())
         return np.arange(first, len(self))
 
     def column(self, name: str) -> Numbers:
         """A number of all runs, with `NO` for None."""
-        if self._added:
-            its, self._added = self._added, []
-            layers = Pool.of(LayerKey(run.layer_index, run.layer, run.direction) for run in its)
-            self._append(layers, {name: numbers(map(attrgetter(name), its), len(its)) for name in _NUMBERS})
+        if len(self._columns[name]) < len(self):
+            self._columns[name] = np.array(self._cells[name], np.int64)
         return self._columns[name]
 
     def pass_of(self, number: int) -> int:
-        settled = len(self._columns["pass_"])
-        return int(self._columns["pass_"][number]) if number < settled else self._added[number - settled].pass_
-
-    def layer(self, number: int) -> str:
-        """The name of the layer of one run."""
-        self.column("layer")
-        layer: LayerKey = self._layers[self._columns["layer"][number]]
-        return layer.layer
+        return self._cells["pass_"][number]
 
     def layers(self) -> Pool[LayerKey]:
         """The layer of each run, in order of first appearance."""
-        codes = self.column("layer").astype(np.int32)
-        return Pool(self._layers, codes)
+        return Pool([*self._layers], self.column("layer").astype(np.int32))
 
-    def _append(self, layers: Pool[LayerKey], columns: Mapping[str, Numbers]) -> None:
-        before = {name: self.column(name) for name in self._columns}
-        codes = [self._code_of.setdefault(layer, len(self._code_of)) for layer in layers.values]
-        self._layers = [*self._code_of]
-        more = {**columns, "layer": np.array(codes, np.int64)[layers.codes]}
-        self._columns = {name: np.concatenate((column, more[name])) for name, column in before.items()}
+    def _code(self, layer: LayerKey) -> int:
+        if layer not in self._codes:
+            self._layers.append(layer)
+        return self._codes.setdefault(layer, len(self._codes))
 
     def __len__(self) -> int:
-        return len(self._columns["layer"]) + len(self._added)
+        return len(self._cells["layer"])
 
     @overload
     def __getitem__(self, at: int) -> LayerRun: ...
@@ -140,16 +133,10 @@ class LayerRuns(Sequence[LayerRun]):
     def __getitem__(self, at: int | slice) -> LayerRun | Sequence[LayerRun]:
         if isinstance(at, slice):
             return [self[number] for number in range(*at.indices(len(self)))]
-        settled = len(self._columns["layer"])
-        at = range(len(self))[at]
-        return (
-            self._added[at - settled]
-            if at >= settled
-            else self._made(*(self._columns[name][at].item() for name in _ALL))
-        )
+        return self._made(*(cells[at] for cells in self._cells.values()))
 
     def __iter__(self) -> Iterator[LayerRun]:
-        return map(self._made, *(self.column(name).tolist() for name in _ALL))
+        return map(self._made, *self._cells.values())
 
     def _made(self, layer: int, pass_: int, *times: int) -> LayerRun:
         place, name, direction = self._layers[layer]
@@ -164,9 +151,6 @@ class LayerRuns(Sequence[LayerRun]):
             host_end_ns=end_ns,
         )
 
-
-_NUMBERS = ("pass_", "printed_ns", "host_start_ns", "host_end_ns")
-_ALL = ("layer", *_NUMBERS)
 
 WORDS: tuple[Evidence | Literal[""], ...] = ("", *EVIDENCE)
 

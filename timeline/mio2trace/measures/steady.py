@@ -195,7 +195,7 @@ class Steady:
     def operation_key(self, index: int) -> OperationKey:
         """Return the key of an operation in `operations`: a search belongs to the layer that runs its problem."""
         run = self._run_of_operation[index]
-        return "" if run == NONE else self._alignment.links.runs.layer(run), self._names[index]
+        return "" if run == NONE else self._alignment.links.runs[run].layer, self._names[index]
 
     @cached_property
     def _names(self) -> Sequence[str]:
