@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import mio2trace
 from mio2trace.align import NONE, Alignment
-from mio2trace.align.layers.by_sequence import Op, find_blocks
+from mio2trace.align.layers.by_sequence import ForwardOp, find_blocks
 from mio2trace.answer import of_profile, text
 from mio2trace.findings.subject import Subject
 from mio2trace.measures.iterations import StepKind, step_kinds
@@ -672,7 +672,10 @@ def test_blocks_are_in_order_and_apart(
         for at, name in enumerate(anchors):
             names += [(name, name), *[("+", "")] * glue[at]]
     names += [(name, name) for name in behind]
-    ops = [Op(name, name, anchor, 10 * at, 10 * at + 9) for at, (name, anchor) in enumerate(names)]
+    ops = [
+        ForwardOp(at, name, "attention" if anchor else "", None, ord(name), 10 * at, 10 * at + 9, 0, -1)
+        for at, (name, anchor) in enumerate(names)
+    ]
     found = find_blocks(ops)
     for one, other in pairwise(found):
         assert 0 <= one.first < one.end <= other.first < other.end <= len(ops)

@@ -43,6 +43,16 @@ class ForwardOp(msgspec.Struct, frozen=True):
     thread: int
     again_in: int
 
+    @property
+    def is_anchor(self) -> bool:
+        return self.kind in ANCHORS
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether it adds two tensors of one shape."""
+        shapes = self.shapes
+        return self.text in _SUMS and shapes is not None and len(shapes) > 1 and () != shapes[0] == shapes[1]
+
 
 def forward_ops(profile: Profile, opened: OpenRanges) -> list[ForwardOp]:
     """Return the forward ops by time, without optimisers."""
@@ -149,7 +159,7 @@ def layers_by_sequence(
         number = number_of(op.start_ns)
         if number is not None:
             parts[number].append(op)
-    parts = {number: part for number, part in parts.items() if any(op.kind in ANCHORS for op in part)}
+    parts = {number: part for number, part in parts.items() if any(op.is_anchor for op in part)}
     if not parts:
         return found
     signatures = {number: _signatures(part) for number, part in parts.items()}
@@ -191,9 +201,7 @@ def _numbering(ops: Sequence[ForwardOp], steps: Sequence[MarkedStep], profile: P
     began: list[tuple[int, bool, Hashable]] = [
         (made.start_ns, False, parts[made.text]) for made in profile.ranges if made.text in parts
     ]
-    began += [
-        (op.start_ns, op.kind in WITH_PARAMETERS, op.signature) for op in ops if op.kind in NAMED or op.kind in ANCHORS
-    ]
+    began += [(op.start_ns, op.kind in WITH_PARAMETERS, op.signature) for op in ops if op.kind in NAMED or op.is_anchor]
     begins: list[int] = []
     signatures: list[list[Hashable]] = []
     for ns, has_parameters, what in sorted(began, key=itemgetter(0)):
@@ -256,7 +264,7 @@ def _name(
         places = [at for at, op in enumerate(ops) if op.kind != VIEW]
         key = tuple(ops[at].signature for at in places)
         if key not in known:
-            known[key] = find_blocks([_op(ops[at]) for at in places])
+            known[key] = find_blocks([ops[at] for at in places])
         for block in known[key]:
             first = places[block.first]
             while first and ops[first - 1].kind == VIEW:  # of what the block is given
@@ -283,12 +291,6 @@ def _name(
             found.add(places, Execution(names[ops[0].place], ops[0].start_ns, ops[-1].end_ns, confidence))
 
 
-def _op(op: ForwardOp) -> Op:
-    shapes = op.shapes
-    is_sum = op.text in _SUMS and shapes is not None and len(shapes) > 1 and () != shapes[0] == shapes[1]
-    return Op(op.text, op.signature, op.kind if op.kind in ANCHORS else "", op.start_ns, op.end_ns, is_sum)
-
-
 class _Once:
     def __init__(self, ops: Sequence[ForwardOp]) -> None:
         self.ops = ops
@@ -308,7 +310,7 @@ class _Once:
 
 def _name_again(group: Sequence[ForwardOp], once: _Once, found: Sequenced) -> None:
     """Put ops that ran again into the layers of equal forward ops: the last of these ops that did not run again yet."""
-    anchors = [at for at, op in enumerate(group) if op.kind in ANCHORS]
+    anchors = [at for at, op in enumerate(group) if op.is_anchor]
     wanted, had, part = [op.signature for op in group], once.signatures, once.ops
     first, last = anchors[0], anchors[-1]
     fits = once.find(wanted[first : last + 1])
@@ -375,18 +377,6 @@ _LOOK_BACK = 8
 _MOST_BLOCK_PERIODS = 16
 
 
-class Op(msgspec.Struct, frozen=True):
-    """An op in the sequence that is searched for repeats, in host time. ``signature``: equal in each repeat. ``kind``:
-    empty if no anchor. ``is_sum``: adds two tensors of one shape."""
-
-    text: str
-    signature: Hashable
-    kind: str
-    start_ns: int
-    end_ns: int
-    is_sum: bool = False
-
-
 class Block(msgspec.Struct, frozen=True):
     """The ops from ``first`` to before ``end``. ``is_usual``: they are those of most blocks of the run."""
 
@@ -406,8 +396,8 @@ class _Slot(msgspec.Struct, frozen=True):
 
     offset: int
     at: int
-    before: Op
-    op: Op
+    before: ForwardOp
+    op: ForwardOp
     ns: float
     is_end: bool
 
@@ -420,9 +410,9 @@ class _Placed(msgspec.Struct, frozen=True):
     cut: int
 
 
-def find_blocks(ops: Sequence[Op]) -> list[Block]:
+def find_blocks(ops: Sequence[ForwardOp]) -> list[Block]:
     """Find the blocks of one thread's ops in a step; none if they have less than half of the anchors."""
-    anchors = [at for at, op in enumerate(ops) if op.kind]
+    anchors = [at for at, op in enumerate(ops) if op.is_anchor]
     numbers: dict[Hashable, int] = {}
     signatures = [numbers.setdefault(ops[at].signature, len(numbers)) for at in anchors]
     texts = [op.text for op in ops]
@@ -445,7 +435,7 @@ def find_blocks(ops: Sequence[Op]) -> list[Block]:
             of_chain.append(placed)
     if sum(map(len, chain.from_iterable(chains))) < _LEAST_SHARE * len(anchors):
         return []
-    like = [op.signature if op.kind else op.text for op in ops]
+    like = [op.signature if op.is_anchor else op.text for op in ops]
     found: list[Block] = []
     for spans, placed in zip(chains, of_chain, strict=True):
         bounds = _bounds(texts, anchors, spans, placed, found[-1].end if found else 0)
@@ -516,7 +506,7 @@ def _runs(signatures: Sequence[int]) -> list[_Run]:
     return runs
 
 
-def _placed(ops: Sequence[Op], texts: Sequence[str], anchors: Sequence[int], run: _Run) -> _Placed:
+def _placed(ops: Sequence[ForwardOp], texts: Sequence[str], anchors: Sequence[int], run: _Run) -> _Placed:
     """Find where the blocks of a run begin: at the possible place with the longest gap on the host."""
     from statistics import median  # it loads much, and few runs come here
 
@@ -547,7 +537,7 @@ def _placed(ops: Sequence[Op], texts: Sequence[str], anchors: Sequence[int], run
     return _Placed(starts, usual[longest.offset][0][:-1], longest.at)
 
 
-def _ends_a_sum(ops: Sequence[Op], at: int) -> bool:
+def _ends_a_sum(ops: Sequence[ForwardOp], at: int) -> bool:
     """Return whether a residual sum with its activation or norm (no root mean square) ends before op ``at``."""
     if ops[at].is_sum:
         return False
@@ -556,7 +546,7 @@ def _ends_a_sum(ops: Sequence[Op], at: int) -> bool:
     return ops[at - 1].is_sum and ops[at].text not in _ACTIVATIONS
 
 
-def _are_alike(one: Op, other: Op) -> bool:
+def _are_alike(one: ForwardOp, other: ForwardOp) -> bool:
     """Return whether both are linear layers of one size, as of a query and a key: no block begins between these."""
     return one.kind == "linear" and one.signature == other.signature
 
