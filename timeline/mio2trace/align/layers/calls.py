@@ -26,7 +26,6 @@ from mio2trace.align.rates import (
 )
 from mio2trace.evidence import DURATIONS, ORDER, RECURRENCE
 from mio2trace.model.log import Direction, FrameworkLog
-from mio2trace.model.miopen import OperationDirection
 from mio2trace.model.tables import by_key
 from mio2trace.ops.operation import Operation
 
@@ -153,7 +152,6 @@ class _Layers:
         output = {place: shape for place, shape in output.items() if place not in odd}
         output |= {layer.index: _bare(layer.output.split("x")) for layer in net.layers if layer.output}
         self._outputs = [output.get(slot.layer.index) if slot.layer else None for slot in self._pass]
-        self._by_kind: dict[tuple[str, OperationDirection | None], list[float]] = {}
         self._fits: dict[object, Weights] = {}
         self._known: dict[object, list[Found | None]] = {}
         self._left = MOST_CELLS
@@ -197,40 +195,25 @@ class _Layers:
     def _fit(self, call: Operation) -> Weights:
         places = self._searched.get(_problem(call)) if call.primitive == "conv" else None
         key = _sort(call), call.direction, call.output, None if places is None else frozenset(places)
-        fit = self._fits.get(key)
-        if fit is None:
-            fit = np.array(self._of_output(call) if places is None else self._of_layers(call, places))
-            self._fits[key] = fit
-        return fit
+        if key not in self._fits:
+            fits = [self._fit_of(call, places, slot) for slot in self._pass]
+            if places is None and call.output:
+                possible, pairs = (None, _bare(call.output)), zip(fits, self._outputs, strict=True)
+                fits = [fit if output in possible else fit * MISSTATED for fit, output in pairs]
+            self._fits[key] = np.array(fits)
+        return self._fits[key]
 
-    def _of_layers(self, call: Operation, places: AbstractSet[int]) -> list[float]:
-        return [
-            BROKEN
-            if slot.layer is None
-            else 1.0
-            if slot.layer.index in places and (call.direction or "").startswith(slot.direction)
-            else NEVER
-            for slot in self._pass
-        ]
-
-    def _of_output(self, call: Operation) -> list[float]:
-        kind = _sort(call), call.direction
-        fits = self._by_kind.get(kind)
-        if fits is None:
-            fits = self._by_kind[kind] = [self._fit_of(*kind, slot) for slot in self._pass]
-        if not call.output:
-            return fits
-        possible = None, _bare(call.output)
-        pairs = zip(fits, self._outputs, strict=True)
-        return [fit if output in possible else fit * MISSTATED for fit, output in pairs]
-
-    def _fit_of(self, primitive: str, direction: OperationDirection | None, slot: Slot) -> float:
+    def _fit_of(self, call: Operation, places: AbstractSet[int] | None, slot: Slot) -> float:
+        """Return how well a call fits a layer. ``places``: the layers that searched for its problem, if known."""
+        direction = call.direction
         if slot.layer is None:
-            return BROKEN if direction else 1.0
+            return BROKEN if direction or places is not None else 1.0
         if direction is not None and not direction.startswith(slot.direction):
             return NEVER
+        if places is not None:
+            return 1.0 if direction is not None and slot.layer.index in places else NEVER
         types = self._types[slot.layer.index]
-        if types and not may_call(primitive, types):
+        if types and not may_call(_sort(call), types):
             return NEVER
         # Calls without a direction are mostly the solver's, behind the backward pass.
         return MISSTATED if direction is None and slot.direction == "backward" else 1.0
