@@ -10,7 +10,6 @@ import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -25,7 +24,6 @@ from mio2trace.align.ranges import (
     MarkedStep,
     OpenRanges,
     Sequenced,
-    before_recording,
     is_step,
     places_among,
 )
@@ -47,16 +45,9 @@ from mio2trace.patterns import late
 _OF_MIOPEN = frozenset(name for name, row in ROWS.items() if row.miopen)
 
 
-class LoggedOps(NamedTuple):
-    """PyTorch's ops matched with the calls of MIOpen's log. ``logged_as``: places of calls by places of ops.
-    ``ambiguous``: the number of ops with several possible calls."""
-
-    logged_as: dict[int, int]
-    ambiguous: int
-
-
-def logged_ops(ops: Sequence[Operation], logged: Sequence[Operation]) -> LoggedOps:
-    """Match ``ops`` with ``logged`` calls, both by time."""
+def logged_ops(ops: Sequence[Operation], logged: Sequence[Operation]) -> tuple[dict[int, int], int]:
+    """Match PyTorch's ``ops`` with the ``logged`` calls of MIOpen, both by time. Return places of calls by places of
+    ops, and the number of ops with several possible calls."""
     ours = [place for place, one in enumerate(ops) if one.api in _OF_MIOPEN and one.input]
     primitives = {ops[place].primitive for place in ours}
     executed = [place for place, one in enumerate(logged) if one.phase == "run" and one.input]
@@ -65,7 +56,7 @@ def logged_ops(ops: Sequence[Operation], logged: Sequence[Operation]) -> LoggedO
     first, last = matches(ours_by, calls_by) or [], matches(ours_by[::-1], calls_by[::-1]) or []
     mirrored = {(len(ours) - 1 - op, len(calls) - 1 - call) for op, call in last}
     agreed = [pair for pair in first if pair in mirrored]
-    return LoggedOps({ours[op]: calls[call] for op, call in agreed}, len(first) - len(agreed))
+    return {ours[op]: calls[call] for op, call in agreed}, len(first) - len(agreed)
 
 
 def _data_first(places: Sequence[int], logged: Sequence[Operation]) -> list[int]:
@@ -206,7 +197,6 @@ def calls_of(profile: Profile, logged: Sequence[Operation], behind: int, notes: 
     if not profile.ranges:
         return Calls(tuple(logged), ())
     opened = OpenRanges(profile)
-    opened.range_of[before_recording(profile.commands)] = NONE
     ranged, places = operations_of_ranges(profile, opened.launching(profile), _sparse(profile, opened))
     of_range = [NONE] * len(profile.ranges)
     operations = list(logged)
@@ -235,12 +225,12 @@ def _sparse(profile: Profile, opened: OpenRanges) -> set[int]:
 def _logged_as(ranged: Sequence[Operation], logged: Sequence[Operation], notes: Notes) -> dict[int, int]:
     if not any(one.api in ROWS or one.is_plain for one in ranged):  # calls of the library, no ops
         return dict(matches([_key(one) for one in ranged], [_key(one) for one in logged]) or ())
-    found = logged_ops(ranged, logged)
-    if found.ambiguous:
-        notes.remark("op that may be one of several calls in MIOpen's log: not joined with it", count=found.ambiguous)
-    elif not found.logged_as:
+    logged_as, ambiguous = logged_ops(ranged, logged)
+    if ambiguous:
+        notes.remark("op that may be one of several calls in MIOpen's log: not joined with it", count=ambiguous)
+    elif not logged_as:
         notes.add("no op of the profile is a call in MIOpen's log, by order and shapes: both are shown, not joined")
-    return found.logged_as
+    return logged_as
 
 
 def _key(operation: Operation) -> Hashable:
@@ -252,10 +242,7 @@ def link_by_ranges(attribution: Attribution) -> None:
     if not profile.ranges or profile.framework.nodes:  # which says itself what each op is of: `framework_ops`
         return
     without = attribution.without
-    opened = attribution.opened
-    if opened is None:
-        opened = OpenRanges(profile)
-        opened.range_of[before_recording(profile.commands)] = NONE
+    opened = attribution.opened or OpenRanges(profile)
     operation_of = opened.nearest(attribution.operation_of_range or [NONE] * len(profile.ranges))[opened.range_of]
     is_operator = np.array([*(made.kind == "operator" for made in profile.ranges), False])[opened.range_of]
     is_weights = np.isin(operation_of, [*attribution.weights_of])

@@ -94,6 +94,7 @@ class OpenRanges:
             if thread in begins_of:
                 called = commands.host_start_ns[own]
                 self.range_of[own] = self._open_at(called, begins_of[thread], of_last[thread], lifts)
+        self.range_of[before_recording(commands)] = NONE
 
     def _nest(
         self, starts: Sequence[int], ends: Sequence[int], are_marks: Sequence[bool], places: Sequence[int]
