@@ -19,6 +19,7 @@ from mio2trace.align.layers import durations
 from mio2trace.align.layers.net import Net, NetLayerSpec
 from mio2trace.conversion import convert
 from mio2trace.model.profile import Activity
+from mio2trace.model.tables import Activities
 from mio2trace.notes import Notes
 from tests.records import enqueued, opencl_profile
 from tests.synthetic_run import MS, US, Kernel, Layer, Run, make_run, outcome, places_of, random_net, seeds
@@ -252,7 +253,7 @@ def folded(windows: list[list[str]]) -> tuple[durations._Columns | None, list[Ac
                 iteration=number + 1, start_ns=start, end_ns=start + MS, positions=range(first, len(enqueues))
             )
         )
-    return durations._fold(enqueues, spans, [1 / len(spans)] * len(spans), durations.on_host), enqueues, spans
+    return durations._fold(Activities(enqueues), spans, [1 / len(spans)] * len(spans), on_host=True), enqueues, spans
 
 
 @given(st.lists(st.lists(st.sampled_from("abc"), max_size=6), min_size=1, max_size=6))
@@ -293,9 +294,9 @@ def test_bounds_that_leave_everything_open_are_not_searched() -> None:
         for at in range(700)
     ]
     window = durations.Window(iteration=1, start_ns=-1000 * MS, end_ns=1000 * MS, positions=range(700))
-    assert durations.fit(attributed(enqueues, 20 * US), [window], durations.on_host) is None
+    assert durations.fit(attributed(enqueues, 20 * US), [window], on_host=True) is None
     narrow = durations.Window(iteration=1, start_ns=0, end_ns=7 * MS, positions=range(700))
-    assert durations.fit(attributed(enqueues, 100 * US), [narrow], durations.on_host) is not None
+    assert durations.fit(attributed(enqueues, 100 * US), [narrow], on_host=True) is not None
 
 
 def attributed(enqueues: list[Activity], each_ns: int) -> Attribution:

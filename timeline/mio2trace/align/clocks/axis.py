@@ -514,8 +514,7 @@ def host_times(commands: Activities, notes: Notes, error_ns: int = 0) -> HostTim
     if (is_known & ((start < before - DISORDER_NS - error_ns) | (end < start))).any():
         notes.add("host clock was set back during the run: stamps are not used for layers")
         return None
-    prepared = np.append(commands.calls.prepared_ns, NO)[commands.call]
-    prepared = np.where((prepared == NO) | (prepared == 0), start, prepared)
+    prepared = np.where((commands.prepared_ns == NO) | (commands.prepared_ns == 0), start, commands.prepared_ns)
     begins = np.maximum.accumulate(np.where(is_known, prepared, ends))
     unknown = np.flatnonzero(~is_known).tolist()
     if unknown:

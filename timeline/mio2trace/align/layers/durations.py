@@ -7,7 +7,7 @@ Printed times are means, so iterations are first folded into one."""
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import pairwise
 from math import log as ln
 from operator import itemgetter
@@ -36,7 +36,7 @@ from mio2trace.align.rates import (
 from mio2trace.evidence import DURATIONS
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import Activity
-from mio2trace.model.tables import Activities, Numbers, present
+from mio2trace.model.tables import NO, Activities, Numbers, present
 
 LIMIT_NATS = -ln(1 - SURE)
 """An answer with this additional cost is as unlikely as a wrong sure link."""
@@ -65,10 +65,6 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
     cost_ns: int
 
 
-Spans = Callable[[Activity], tuple[int | None, int | None]]
-"""Begin (with preparation) and end of an activity; None if unknown."""
-
-
 class _Columns(msgspec.Struct, frozen=True, kw_only=True):
     """Folded iterations: column c is one activity in all iterations.
 
@@ -80,28 +76,22 @@ class _Columns(msgspec.Struct, frozen=True, kw_only=True):
     ends: Numbers
 
 
-def on_host(activity: Activity) -> tuple[int | None, int | None]:
-    return activity.prepared_ns or activity.host_start_ns, activity.host_end_ns
-
-
-def on_device(activity: Activity) -> tuple[int | None, int | None]:
-    return activity.start_ns, activity.end_ns
-
-
-def fit(attribution: Attribution, windows: Sequence[Window], spans: Spans, *, may_go_on: bool = False) -> Cut | None:
+def fit(
+    attribution: Attribution, windows: Sequence[Window], *, on_host: bool = False, may_go_on: bool = False
+) -> Cut | None:
     """Cut the windows' activities into the layers; None if nothing fits.
 
-    ``may_go_on``: activities behind the last layer may have none."""
+    ``on_host``: by host times, else by device times. ``may_go_on``: activities behind the last layer may have none."""
     activities, order = attribution.profile.activities, attribution.net.execution_order()
     iterations = iterations_printed(attribution)
-    error_ns = attribution.host_error_ns if spans is on_host else 0
+    error_ns = attribution.host_error_ns if on_host else 0
     windows = [window for window in windows if window.positions]
     if not windows or not order:
         return None
     printed = [layer.printed_ns(direction) for layer, direction in order]
     claimed = sum(time or 0 for time in printed)
     shares = _shares(windows, iterations, claimed * iterations)
-    columns = _fold(activities, windows, shares, spans)
+    columns = _fold(attribution.profile.commands, windows, shares, on_host=on_host)
     if columns is None:
         return None
     length = sum((one.end_ns - one.start_ns) * share for one, share in zip(windows, shares, strict=True))
@@ -168,9 +158,13 @@ def _odd_names(
 
 
 def _fold(
-    activities: Sequence[Activity], windows: Sequence[Window], shares: Sequence[float], spans: Spans
+    activities: Activities, windows: Sequence[Window], shares: Sequence[float], *, on_host: bool
 ) -> _Columns | None:
     """Align all windows with the last one: the first one differs most (buffers, compilation)."""
+    times = (activities.start_ns, activities.end_ns)
+    if on_host:
+        prepared = np.where(activities.prepared_ns > 0, activities.prepared_ns, activities.host_start_ns)
+        times = (prepared, activities.host_end_ns)
     base = windows[-1]
     columns: list[list[int]] = [[position] for position in base.positions]
     keys = [signature(activities[position]) for position in base.positions]
@@ -197,8 +191,10 @@ def _fold(
     column_of = {position: number for number, members in enumerate(columns) for position in members}
     starts, ends = np.zeros(len(columns) + 1), np.zeros(len(columns) + 1)
     for window, share in zip(windows, shares, strict=True):
-        times = [time or window.start_ns for position in window.positions for time in spans(activities[position])]
-        begun, ended = np.array(times, np.int64).reshape(-1, 2).T - window.start_ns
+        rows = slice(window.positions.start, window.positions.stop)
+        begun, ended = (
+            np.where((time[rows] == NO) | (time[rows] == 0), 0, time[rows] - window.start_ns) for time in times
+        )
         at = np.searchsorted([column_of[position] for position in window.positions], np.arange(len(starts)))
         starts += np.append(begun, window.end_ns - window.start_ns)[at] * share
         ends += np.append(0, ended)[at] * share
@@ -292,7 +288,7 @@ def place_by_host_times(attribution: Attribution) -> None:
         return  # marks bound all iterations
     links = attribution.links
     windows = [w for w in _stamped_windows(attribution) if all(links.run_of[p] == NONE for p in w.positions)]
-    cut = fit(attribution, windows, on_host)
+    cut = fit(attribution, windows, on_host=True)
     if cut is None:
         if any(window.positions for window in windows):
             attribution.notes.add("printed layer times do not fit the enqueues of the iterations: not used")
@@ -469,7 +465,7 @@ def _answer(attribution: Attribution, bounds: Sequence[_Bounds], *, may_go_on: b
     """Return the best cut that fits. ``may_go_on``: activities behind the last layer may have none."""
     answers = []
     for windows, likely, _ in bounds:
-        cut = fit(attribution, windows, on_device, may_go_on=may_go_on)
+        cut = fit(attribution, windows, may_go_on=may_go_on)
         if cut is None or len(cut.layer_of) < EXPLAINED * len(attribution.profile.activities):
             continue  # a short time at the end of another run's profile has a few kernels, too
         # Here each kernel is in its own layer: none has the name of another layer.
