@@ -13,7 +13,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import accumulate, chain, pairwise
-from operator import attrgetter
 
 import msgspec
 import numpy as np
@@ -26,7 +25,7 @@ from mio2trace.align.rates import LIKE, TOLERANCE_NS
 from mio2trace.evidence import ORDER, RECURRENCE
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import NAMELESS, Activity
-from mio2trace.model.tables import NEVER, NO, Activities, Numbers, by_key, in_order_of, numbers, present
+from mio2trace.model.tables import NO, Activities, Numbers, by_key, in_order_of, present
 
 # -- A sequence of kernels gets the layers of the same sequence with known layers --------------------------------------
 
@@ -553,43 +552,34 @@ def _around(links: Links, before: int, after: int) -> int:
     return links.pass_id(one.phase, one.iteration, repeated=one.repeated)
 
 
-def _place(sources: Numbers, lines: Numbers) -> Numbers:
-    """Return numbers in the order of sources, and in each of its lines."""
-    return sources * (1 << 40) + lines
-
-
 def place_updates(attribution: Attribution) -> None:
     """Set passes of kernels of calls between the last layer line of an iteration and its own line."""
     links = attribution.links
     ended = sorted(
         (event.source, event.line, event.number)
         for event in attribution.events
-        if event.kind == "iteration" and event.number is not None
+        if event.kind == "iteration" and event.number
     )
-    if not ended or not len(attribution.profile.activities):
+    times = [log.times for log in attribution.logs]
+    lines = sorted(place for one in times for place in zip(one.source.tolist(), one.line.tolist(), strict=True))
+    ended_by: dict[int, int] = {}
+    for one in links.operations if ended else ():
+        here = one.source, one.line
+        at = bisect_left(ended, here)
+        if one.phase != "run" or at == len(ended) or ended[at][0] != one.source:
+            continue
+        if bisect_right(lines, here) == bisect_right(lines, ended[at][:2]):
+            ended_by[one.index] = ended[at][2]
+    if not ended_by:
         return
-    running = [one for one in links.operations if one.phase == "run"]
-    sources, lines, of = (np.array([*map(attrgetter(name), running)], np.int64) for name in ("source", "line", "index"))
-    own, end_sources = _place(sources, lines), np.array([source for source, _, _ in ended], np.int64)
-    ends = np.append(_place(end_sources, np.array([line for _, line, _ in ended], np.int64)), NEVER)
-    layer_lines = np.sort(np.concatenate([_place(log.times.source, log.times.line) for log in attribution.logs]))
-    at = np.searchsorted(ends, own)
-    following = np.append(layer_lines, NEVER)[np.searchsorted(layer_lines, own, "right")]
-    is_behind = (np.append(end_sources, NO)[at] == sources) & (following > ends[at])
-    of, at = of[is_behind], at[is_behind]
-    if not len(of):
-        return
-    passes = np.asarray(links.pass_of)
-    iterations = numbers((one.iteration for one in links.passes), len(links.passes))
-    indices = np.asarray(links.operation_of)
-    ended_by = np.zeros(max(int(indices.max(initial=NONE)), int(of.max())) + 2, np.int64)
-    ended_by[of] = np.array([number for _, _, number in ended])[at]
-    given: list[Numbers] = []
-    for _, rows in by_key(np.arange(len(passes)), attribution.profile.commands.queue):
-        last, _ = neighbours(passes[rows] != NONE)
-        known = (passes[rows] == NONE) & (last != NONE) & (ended_by[indices[rows]] > 0)
-        rows, last = rows[known], rows[last[known]]
-        given.append(rows[iterations[passes[last]] == ended_by[indices[rows]]])
-    updates = np.sort(np.concatenate(given))
-    for iteration, rows in by_key(updates, ended_by[indices[updates]]):
-        links.give_pass(rows, links.pass_id("iteration", iteration))
+    updates: dict[int, list[int]] = {}
+    for positions in attribution.of_queues().values():
+        before = None
+        for position in positions:
+            iteration = ended_by.get(links.operation_of[position])
+            if links.pass_of[position] != NONE:
+                before = links.iteration_of(position)
+            elif iteration is not None and iteration == before:
+                updates.setdefault(iteration, []).append(position)
+    for iteration, positions in sorted(updates.items(), key=lambda item: min(item[1])):
+        links.give_pass(positions, links.pass_id("iteration", iteration))
