@@ -99,8 +99,9 @@ def place_by_marks(attribution: Attribution) -> None:
     profile, asked_for = attribution.profile, attribution.iterations()
     reading = read_marks(profile.commands, profile.opencl.marks, attribution.net, asked_for, printed, notes)
     if reading is not None:
-        attribution.marked = marked = reading.place(links)
-        if not reading.check(marked.between, notes, asked_for or 0, attribution.host_step_ns):
+        attribution.marked = reading
+        reading.place(links)
+        if not reading.check(notes, asked_for or 0, attribution.host_step_ns):
             links.doubt_layer(links.layer_by.rows((by.TIMER_MARKS,)))
 
 

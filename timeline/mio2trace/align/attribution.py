@@ -25,7 +25,7 @@ from mio2trace.align.clocks.axis import (
     position_is_order,
     stamp_resolution,
 )
-from mio2trace.align.layers.marks import Marked
+from mio2trace.align.layers.marks import Reading
 from mio2trace.align.layers.net import LayerKey, Net
 from mio2trace.align.links import DOUBTED, NONE, LayerRun, Links
 from mio2trace.align.ranges import MarkedStep, OpenRanges, marked_steps
@@ -73,7 +73,7 @@ class Attribution(msgspec.Struct, eq=False, dict=True):
     keep_reasons: bool = False
     host_error_ns: int = 0
     host_step_ns: int = 0
-    marked: Marked | None = None
+    marked: Reading | None = None
     streams: list[Stream] = msgspec.field(default_factory=list)
     late: Late = ""
     fitted: Mapping[bool, LogClock] = msgspec.field(default_factory=dict)

@@ -32,7 +32,7 @@ from mio2trace.align.clocks.axis import (
     stamp_resolution,
     stamps_bound,
 )
-from mio2trace.align.layers.marks import Marked
+from mio2trace.align.layers.marks import Reading
 from mio2trace.align.links import NONE, SURE, Links
 from mio2trace.align.rates import (
     FEW,
@@ -297,7 +297,7 @@ ROUGH_LATE_NS = 8 * 60 * 1_000_000_000
 def relate_clocks(
     profile: Profile,
     logs: Sequence[FrameworkLog],
-    marked: Marked | None,
+    marked: Reading | None,
     notes: Notes,
     *,
     operations: Sequence[Operation] = (),
@@ -330,7 +330,7 @@ class _Run(msgspec.Struct, eq=False, dict=True):
     unix: UnixTime
     logs: Sequence[FrameworkLog]
     operations: Sequence[Operation]
-    marked: Marked | None
+    marked: Reading | None
     host_step_ns: int
 
     def __post_init__(self) -> None:
@@ -368,7 +368,7 @@ def _relate(run: _Run, notes: Notes, *, same_run: bool) -> LogClock | None:
         lines, times, _ = _own_clock(clock.near_ns).stamped(log)
         bounds = [*_by_marks(log, marked, StampedLines(lines, times, step), run.unix)]
         exact = agreed(bounds) if bounds else None
-        if exact is not None and (marked.same_run or _is_near(*exact)):
+        if exact is not None and (marked.same_run or all(map(_is_near_zone, exact))):
             bounded = _bounded(int(exact[0]), int(exact[1]), clock, notes)
             if marked.same_run or bounded.method == clock.method:
                 return bounded
@@ -466,7 +466,7 @@ def _was_set(run: _Run, clock: LogClock) -> bool:
     return False
 
 
-def _by_marks(log: FrameworkLog, marked: Marked, lines: StampedLines, unix: UnixTime) -> Iterator[Window]:
+def _by_marks(log: FrameworkLog, marked: Reading, lines: StampedLines, unix: UnixTime) -> Iterator[Window]:
     """Yield bounds of the clock: the last mark of an iteration is made while its line is printed."""
     line_of = {event.number: event.line for event in log.events if event.kind == "iteration"}
     for number, mark in enumerate(marked.ends, 1):
@@ -476,9 +476,9 @@ def _by_marks(log: FrameworkLog, marked: Marked, lines: StampedLines, unix: Unix
                 yield Window(at, between[0] - at - LINE_NS, between[1] - at + LINE_NS)
 
 
-def _is_near(*bounds: float) -> bool:
-    """Return whether the bounds allow a plain zone, as for any run of the program."""
-    return all(abs(bound - nearest_zone(int(bound))) <= LANDMARK_LATE_NS for bound in bounds)
+def _is_near_zone(offset: float) -> bool:
+    """Return whether an offset is nearly a plain zone, as of any run of the program."""
+    return abs(offset - nearest_zone(int(offset))) <= LANDMARK_LATE_NS
 
 
 def _bounded(low: int, high: int, landmark: LogClock, notes: Notes) -> LogClock:

@@ -7,6 +7,7 @@ two layers."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from math import log
 
 import msgspec
@@ -20,20 +21,6 @@ from mio2trace.model.log import Direction
 from mio2trace.model.profile import TimerMark, TimerMarks
 from mio2trace.model.tables import Activities
 from mio2trace.notes import Notes
-
-
-class Marked(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of reading the marks: the number of complete iterations, and the mark that ends each of them.
-
-    ``layers``: 0 if only passes have marks. ``begins``: also of incomplete iterations. ``same_run``: the printed times
-    match the marks by more than chance. ``between``: the number of activities between two layers."""
-
-    layers: int
-    iterations: int
-    ends: tuple[TimerMark, ...]
-    begins: tuple[TimerMark, ...]
-    same_run: bool
-    between: int
 
 
 class Reading(msgspec.Struct, eq=False, dict=True):
@@ -76,8 +63,19 @@ class Reading(msgspec.Struct, eq=False, dict=True):
         """``counts``, as if the marks that a killed run lacks were at its end."""
         return [*self.counts, *[len(self.names)] * self.size]
 
+    @property
+    def ends(self) -> list[TimerMark]:
+        """The mark that ends each complete iteration."""
+        return [self.marks[number * self.size] for number in range(1, self.iterations + 1)]
+
+    @property
+    def begins(self) -> list[TimerMark]:
+        """The mark that begins each iteration, also the incomplete one."""
+        return [self.marks[start] for start in self.starts if start < len(self.marks)]
+
+    @cached_property
     def between(self) -> int:
-        """Return the number of activities outside of layers (or passes, if layers have no marks)."""
+        """The number of activities outside of layers (or passes, if layers have no marks)."""
         spans = [(at, at + 1) for *_, at in self.executions] or [(at, stop) for _, at, stop in self.passes]
         before = self.before
         count = 0
@@ -88,7 +86,7 @@ class Reading(msgspec.Struct, eq=False, dict=True):
 
     def is_sound(self, asked_for: int, *, timed: bool) -> bool:
         """Return whether nothing was enqueued between layers and times match. ``timed``: times are needed."""
-        if self.between():
+        if self.between:
             return False
         off, total, odd = self._off_printed(asked_for)
         return not odd and FAR * off <= total and (total > 0 or not timed)
@@ -120,8 +118,9 @@ class Reading(msgspec.Struct, eq=False, dict=True):
             total += printed
         return off, total, odd
 
-    def _is_of_one_run(self) -> bool:
-        """Return whether printed times equal those at the marks within LINE_NS; other runs differ by 1 in MISFIT."""
+    @cached_property
+    def same_run(self) -> bool:
+        """Whether printed times equal those at the marks within LINE_NS; other runs differ by 1 in MISFIT."""
         nats = 0.0
         for spans, printed in self._times():
             if printed > MISFIT * LINE_NS:
@@ -141,7 +140,7 @@ class Reading(msgspec.Struct, eq=False, dict=True):
             if printed is not None and spans:
                 yield spans, printed
 
-    def place(self, links: Links) -> Marked:
+    def place(self, links: Links) -> None:
         """Give the activities between marks to layers. The last layer of a killed run has what follows its mark."""
         marks, host_ns = self.marks, self.marks.host_ns
         layers = [(layer, direction, at, layer.printed_ns(direction)) for layer, direction, at in self.executions]
@@ -165,16 +164,8 @@ class Reading(msgspec.Struct, eq=False, dict=True):
             for direction, first, last in self.passes:
                 if direction in passes:
                     links.give_pass(range(before[start + first], before[start + last]), passes[direction])
-        return Marked(
-            layers=self.layers,
-            iterations=self.iterations,
-            ends=tuple(marks[number * self.size] for number in range(1, self.iterations + 1)),
-            begins=tuple(marks[start] for start in self.starts if start < count),
-            same_run=self._is_of_one_run(),
-            between=self.between() if self.layers else 0,
-        )
 
-    def check(self, between: int, notes: Notes, asked_for: int, host_step_ns: int) -> bool:
+    def check(self, notes: Notes, asked_for: int, host_step_ns: int) -> bool:
         """Return whether the marks match the printed times, else add a note.
 
         ``asked_for``: the number of iterations. ``host_step_ns``: the resolution of host times."""
@@ -182,8 +173,8 @@ class Reading(msgspec.Struct, eq=False, dict=True):
         if FAR * off > total:
             far = f" by {100 * off // total} %" if total else ", which are all 0"
             notes.add(f"layer times at the timer marks differ from the printed ones{far}")
-        if between:
-            notes.add("kernel or copy between the timer marks of two layers", count=between)
+        if self.between:
+            notes.add("kernel or copy between the timer marks of two layers", count=self.between)
         return FAR * off <= total
 
 
