@@ -259,26 +259,18 @@ def find_repetition(sequence: Sequence[Hashable], sizes: Sequence[int] = ()) -> 
     places: dict[int, list[int]] = {}
     for position, item in enumerate(items):
         places.setdefault(item, []).append(position)
-    best: tuple[int, int, int] | None = None  # (size, -period, -start)
-    step = max(1, count // ANCHORS)
-    known: list[tuple[int, int]] = []  # anchors in there give a stretch that is known
-    stretches: list[tuple[int, int, int]] = []
+    stretches: list[tuple[int, int, int]] = []  # start, end, period
     looked_at = _Compared(items)
-    for anchor in range(0, count, step):
-        if any(first <= anchor < last for first, last in known):
-            continue
-        around = next((one for one in stretches if one[0] <= anchor < one[1] - one[2]), None)
-        found = _longest_stretch(looked_at, anchor, places[items[anchor]], around)
-        if found is not None:
-            start, end, period = found
-            best = max(best or (0, 0, 0), (upto[end] - upto[start], -period, -start))
-            if found != around:
-                stretches.append(found)
-            if 2 * (end - start) > count:
-                known.append((start, end - period))
-    if best is None:
+    for anchor in range(0, count, max(1, count // ANCHORS)):
+        around = [one for one in stretches if one[0] <= anchor < one[1] - one[2]]
+        if any(2 * (end - start) > count for start, end, _ in around):
+            continue  # that one is known
+        found = _longest_stretch(looked_at, anchor, places[items[anchor]], around[0] if around else None)
+        if found is not None and found not in around:
+            stretches.append(found)
+    if not stretches:
         return None
-    _, period, start = best[0], -best[1], -best[2]
+    start, _, period = max(stretches, key=lambda one: (upto[one[1]] - upto[one[0]], -one[2], -one[0]))
     return Repetition(period=period, starts=tuple(occurrences(items, items[start : start + period])))
 
 
@@ -348,23 +340,18 @@ def _longest_stretch(
 
 
 def occurrences(items: Sequence[Hashable], unit: Sequence[Hashable]) -> list[int]:
-    """Find the unit from the left, without overlaps (Knuth, Morris, Pratt)."""
-    fallback = [0] * len(unit)
-    matched = 0
-    for position in range(1, len(unit)):
-        while matched and unit[position] != unit[matched]:
-            matched = fallback[matched - 1]
-        matched += unit[position] == unit[matched]
-        fallback[position] = matched
+    """Find the unit from the left, without overlaps."""
+    numbers: dict[Hashable, int] = {}
+    text, wanted = (
+        np.array([numbers.setdefault(item, len(numbers)) for item in row], np.int32).tobytes() for row in (items, unit)
+    )
     found = []
-    matched = 0
-    for position, item in enumerate(items):
-        while matched and item != unit[matched]:
-            matched = fallback[matched - 1]
-        matched += item == unit[matched]
-        if matched == len(unit):
-            found.append(position + 1 - matched)
-            matched = 0
+    at = text.find(wanted)
+    while at >= 0:
+        place, is_between = divmod(at, 4)
+        if not is_between:
+            found.append(place)
+        at = text.find(wanted, at + (1 if is_between else len(wanted)))
     return found
 
 
