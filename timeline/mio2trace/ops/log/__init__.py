@@ -10,217 +10,17 @@ from operator import methodcaller
 
 import msgspec
 
-from mio2trace.model.miopen import Command, Entry, LoggedCall, Message, MiopenLog, OperationDirection
+from mio2trace.model.miopen import Command, Entry, Message, MiopenLog, OperationDirection, parse_params
 from mio2trace.ops import values
 from mio2trace.ops.command import base, driver_line, first_word, form_of, parse, refusal
 from mio2trace.ops.families import FIND_2, FIND_2_TENSORS, OPS, WORDS
 from mio2trace.ops.log.level_lines import LevelLines
-from mio2trace.ops.log.state import Draft, State, run_buffers, run_tensors, stated
-from mio2trace.ops.operation import GemmCall, Launch, Operation
+from mio2trace.ops.log.state import Draft, State, Stated, run_buffers, run_tensors, stated
+from mio2trace.ops.operation import Operation
 from mio2trace.ops.problem import FORMS, CommandError, Form, Phase, Problem, direction_in
-from mio2trace.ops.values import Tensor, solver_name
+from mio2trace.ops.values import solver_name
 
 Record = Entry | Command | Message
-_Said = str | tuple[str, ...]
-
-
-# -- Repeats: the result of an earlier call, used again ----------------------------------------------------------------
-#
-# Iterations repeat, so nearly every call equals an earlier one: the same entry except for its addresses, followed by
-# the same lines. The result of the first call is used again, with the place and buffers of each call. This needs the
-# state to give the same answers as then, and the records of the call to be adjacent: from its entry to the next call
-# of the same thread. `Assembly` does the rest, with the same result.
-
-_LONGEST = 200  # records of a call that are compared
-_NODES = 1 << 16
-
-
-class _Outcome(msgspec.Struct):
-    """The result of a call. ``end``: the record whose line is the last one of the call, and the number of lines after
-    it.
-
-    Records are counted from the entry; ``command`` is 0 for a call without one. ``statements`` and ``types``: the
-    counters of the state for which it holds. ``dtype``: the type that the state gave.
-    """
-
-    operation: Operation
-    tensor: Tensor | None
-    end: tuple[int, int]
-    command: int
-    launches: tuple[tuple[int, Launch], ...]
-    gemms: tuple[tuple[int, GemmCall], ...]
-    statements: int
-    types: int
-    dtype: tuple[str | None, bool]
-
-
-class _Node(msgspec.Struct):
-    """The records so far. ``following``: by the next record; its key is the object that equal records share."""
-
-    says: _Said = ""
-    following: dict[int, _Node] = {}
-    outcome: _Outcome | None = None
-
-
-class Repeats:
-    """Reuses results where possible, and learns from each call that was worked out."""
-
-    def __init__(self, state: State, records: tuple[Record, ...]) -> None:
-        self._state = state
-        self._records = records
-        self._roots: dict[int, _Node] = {}
-        self._starts: set[int] = set()  # identities of the calls whose entries begin an operation
-        self._nodes = 0
-        # The call that is being worked out: its entry, and the earlier statements.
-        self._pending: tuple[int, int] | None = None
-
-    def take(self, at: int) -> int:
-        """Make the operations of calls from the entry ``records[at]`` on. Return the place of the first entry without a
-        result."""
-        records, state = self._records, self._state
-        done, replace = state.done, msgspec.structs.replace
-        first = records[at]
-        assert isinstance(first, Entry)
-        if not self._is_start(first.call):
-            return at
-        self._learn(at)
-        last = len(records) - 1
-        made = len(done)
-        while True:
-            entry = records[at]
-            assert isinstance(entry, Entry)
-            thread = entry.call.thread
-            node, end = self._follow(at, entry, last)
-            outcome = node.outcome if node is not None else None
-            if outcome is None or outcome.statements != state.statements:
-                break
-            if outcome.types != state.types.version:
-                if outcome.tensor is not None and state.types.find(outcome.tensor) != outcome.dtype:
-                    break
-                outcome.types = state.types.version
-            if thread in state.current:
-                state.complete(thread)
-            place, more = outcome.end
-            end_line = records[at + place].line
-            operation = replace(
-                outcome.operation,
-                index=made,
-                line=entry.line,
-                end_line=end_line + more if more else end_line,
-                command_line=records[at + outcome.command].line if outcome.command else 0,
-                addresses=entry.addresses,
-                stamp=entry.stamp,
-                elapsed_ns=entry.elapsed_ns,
-            )
-            if outcome.launches:
-                lines = [replace(x, line=records[at + place].line) for place, x in outcome.launches]
-                operation = replace(operation, launches=tuple(lines))
-            if outcome.gemms:
-                calls = [replace(x, line=records[at + place].line) for place, x in outcome.gemms]
-                operation = replace(operation, gemms=tuple(calls))
-            done.append(operation)
-            made += 1
-            at = end
-        self._pending = (at, state.statements)
-        return at
-
-    def _follow(self, at: int, entry: Entry, last: int) -> tuple[_Node | None, int]:
-        """Return the result for an entry's call up to the next call of its thread, and the place of that call; None if
-        unknown."""
-        records, starts, end = self._records, self._starts, at
-        call = entry.call
-        thread = call.thread
-        node = self._roots.get(id(call))
-        while node is not None:
-            if end == last:
-                return None, end  # more records may follow
-            end += 1
-            record = records[end]
-            if type(record) is Command:  # a failing `isinstance` takes several times as long
-                if record.thread != thread:
-                    return None, end
-                node = node.following.get(id(record.text))
-                if node is not None and node.says != record.tag:
-                    return None, end
-            elif isinstance(record, Entry):
-                call = record.call
-                if call.thread != thread:
-                    return None, end
-                key = id(call)
-                if key in starts or self._is_start(call):
-                    break
-                node = node.following.get(key)
-            elif record.thread != thread:
-                return None, end
-            else:
-                node = node.following.get(id(record.text))
-                if node is not None and node.says != _says(record):
-                    return None, end
-        return node, end
-
-    def _is_start(self, call: LoggedCall) -> bool:
-        """Return whether entries of a call begin an operation."""
-        if id(call) in self._starts:
-            return True
-        starts = not call.nested and (call.api in OPS or call.api in FIND_2)
-        if starts:
-            self._starts.add(id(call))
-        return starts
-
-    def _learn(self, until: int) -> None:
-        """Store the call that was worked out last, now that the next one begins at ``records[until]``."""
-        pending, self._pending = self._pending, None
-        if pending is None:
-            return
-        state, (at, statements) = self._state, pending
-        group = self._records[at:until]
-        entry, following = group[0], self._records[until]
-        if len(group) > _LONGEST or not isinstance(entry, Entry) or not isinstance(following, Entry):
-            return
-        op = OPS.get(entry.call.api)
-        if op is None or op.api == "miopenExecuteFusionPlan" or statements != state.statements or self._nodes > _NODES:
-            return
-        draft = state.current.get(entry.thread)
-        if draft is None or draft.entry is not entry or draft.index != len(state.done) - 1:
-            return
-        for record in (*group, following):
-            if record.thread != entry.thread or (isinstance(record, Message) and record.kind == "error"):
-                return
-        if any(isinstance(record, Entry) and not record.call.nested for record in group[1:]):
-            return
-        operation = state.complete(entry.thread)
-        assert operation is not None
-        places = {record.line: place for place, record in reversed(list(enumerate(group)))}
-        last = max(place for place, record in enumerate(group) if record.line <= operation.end_line)
-        tensor = stated(entry.call).tensor
-        self._node(group).outcome = _Outcome(
-            operation,
-            tensor,
-            (last, operation.end_line - group[last].line),
-            places.get(operation.command_line, 0),
-            tuple((places[launch.line], launch) for launch in operation.launches),
-            tuple((places[gemm.line], gemm) for gemm in operation.gemms),
-            statements,
-            state.types.version,
-            state.types.find(tensor) if tensor is not None else (None, False),
-        )
-
-    def _node(self, group: tuple[Record, ...]) -> _Node:
-        first = group[0]
-        assert isinstance(first, Entry)
-        node = self._roots.setdefault(id(first.call), _Node())
-        for record in group[1:]:
-            key, says = (id(record.call), "") if isinstance(record, Entry) else (id(record.text), _says(record))
-            child = node.following.get(key)
-            if child is None or child.says != says:
-                child = node.following[key] = _Node(says)
-                self._nodes += 1
-            node = child
-        return node
-
-
-def _says(record: Command | Message) -> _Said:
-    return record.tag if isinstance(record, Command) else (record.level, record.function, record.kind)
 
 
 # -- Operations --------------------------------------------------------------------------------------------------------
@@ -228,7 +28,7 @@ def _says(record: Command | Message) -> _Said:
 
 def operations(log: MiopenLog) -> tuple[Operation, ...]:
     """Return every compute and find call, in log order."""
-    return Assembly(log).result()
+    return _Assembly(log).result()
 
 
 def log_form(log: MiopenLog) -> Form | None:
@@ -245,13 +45,12 @@ def driver_command(operation: Operation, form: Form = "newest") -> str:
     return driver_line(operation.problem, form)
 
 
-class Assembly:
-    """Processes records one after another. With ``repeats``, the results of equal earlier calls are used."""
+class _Assembly:
+    """Processes records one after another."""
 
-    def __init__(self, log: MiopenLog, repeats: bool = True) -> None:
+    def __init__(self, log: MiopenLog) -> None:
         self._records = log.records
         self._state = State(log.source)
-        self._repeats = Repeats(self._state, log.records) if repeats else None
         entries = any(isinstance(record, Entry) and record.call.api in OPS for record in log.records)
         self._lines = LevelLines(self._state, entries)
         self._alone = _alone(log.records)
@@ -262,21 +61,13 @@ class Assembly:
 
     def result(self) -> tuple[Operation, ...]:
         """Return all operations, in log order."""
-        records, repeats = self._records, self._repeats
-        at, end = 0, len(records)
-        while at < end:
-            record = records[at]
+        for record in self._records:
             if isinstance(record, Entry):
-                if repeats is not None:
-                    at = repeats.take(at)
-                    record = records[at]
-                    assert isinstance(record, Entry)
                 self._entry(record)
             elif isinstance(record, Command):
                 self._command(record)
             else:
                 self._lines.take(record)
-            at += 1
         return self._state.result()
 
     # Entries
@@ -291,7 +82,7 @@ class Assembly:
         op = OPS.get(call.api)
         if op is not None:
             facts = stated(call)
-            draft = self._open(entry, op.primitive, op.phase, facts.problem, op.direction)
+            draft = self._open(entry, facts, op.primitive, op.phase, facts.problem, op.direction)
             if facts.problem is not None and facts.problem.plan_kernel is not None:
                 draft.problem, draft.arguments, doubts = state.plans.execute(entry, facts.problem)
                 draft.doubts += doubts
@@ -305,7 +96,7 @@ class Assembly:
             conv, doubts = (state.problems.find(entry), []) if find else state.problems.run(entry)
             names = " ".join(run_tensors(entry))
             primitive = next((kind for part, kind in FIND_2_TENSORS if part in names), "find2")
-            draft = self._open(entry, "conv" if conv else primitive, "find" if find else "run", conv)
+            draft = self._open(entry, stated(call), "conv" if conv else primitive, "find" if find else "run", conv)
             draft.arguments = run_buffers(entry)
             draft.doubts += doubts
         else:
@@ -328,7 +119,7 @@ class Assembly:
     def _nested(self, draft: Draft, entry: Entry) -> None:
         """Add an internal entry: its literal names the GEMM path, or a GEMM call's library (miopen-log.md 3.4)."""
         draft.end_line = entry.end_line
-        params = entry.params
+        params = parse_params(entry.call.template)  # equal for all entries of the call
         literal = params[0][0].strip('"') if params else entry.api
         draft.nested.append(literal)
         if entry.api.startswith("CallGemm") and draft.gemms and not draft.gemms[-1].library:
@@ -337,17 +128,21 @@ class Assembly:
     def _open(
         self,
         entry: Entry,
+        facts: Stated,
         primitive: str,
         phase: Phase,
         problem: Problem | None,
         called: OperationDirection | None = None,
     ) -> Draft:
-        facts = stated(entry.call)
-        draft = self._state.start(Draft.of(entry, entry.api, primitive, phase, problem, called))
-        self._entered_last = entry.thread
-        draft.entry = entry
-        draft.parameters = facts.parameters
-        draft.end_line = entry.end_line
+        call, line = entry.call, entry.line
+        draft = self._state.start(
+            Draft(
+                call.api, primitive, phase, problem, called, line, line + call.lines - 1, call.thread, entry.stamp,
+                entry.elapsed_ns, entry=entry, parameters=facts.parameters, torn=not call.complete,
+                workspace=facts.workspace,
+            )
+        )  # fmt: skip
+        self._entered_last = call.thread
         if problem is None:
             draft.doubts.append("the entry does not hold the problem" if entry.complete else "entry cut off")
             draft.unread = entry.complete
@@ -356,11 +151,9 @@ class Assembly:
         if facts.of_two:
             draft.doubts.append("a parameter stands twice: the entry has lines of two calls")
             draft.unread = True
-        draft.torn = not entry.complete
         number = facts.algorithm
         if number is not None and primitive in ("conv", "fusion") and 0 <= number < len(values.ALGORITHMS):
             draft.algorithm = values.ALGORITHMS[number]
-        draft.workspace = facts.workspace
         if facts.solution is not None:
             draft.solver = solver_name(facts.solution)
             if problem is not None:
@@ -374,7 +167,6 @@ class Assembly:
         problem = parse(command.text, command.tag)
         if not command.tag and command.line not in self._alone:
             state.template = problem
-            state.statements += 1
             return
         draft = self._entered(command, problem)
         if draft is not None:
@@ -403,10 +195,10 @@ class Assembly:
         if command.thread is None and self._entered_last is not None:
             drafts.append(current.get(self._entered_last))
         for draft in drafts:
-            if draft is None or draft.entry is None or draft.command is not None:
-                continue
-            if belongs(draft, command, problem):
-                return draft
+            if draft is not None and draft.entry is not None and draft.command is None:
+                own = draft.problem, problem, draft.primitive, draft.phase, draft.direction
+                if self._state.once(_belongs, *own, command.tag, command.text):
+                    return draft
         return None
 
     def _phase(self, command: Command, problem: Problem | None) -> Phase:
@@ -459,15 +251,17 @@ def primitive_of(text: str) -> str:
     return row.primitive if row is not None else word or "command"
 
 
-def belongs(draft: Draft, command: Command, problem: Problem | None) -> bool:
-    """Return whether the call printed ``command``, which has the problem ``problem``."""
-    entry, direction = draft.problem, draft.direction
+def _belongs(
+    entry: Problem | None, problem: Problem | None, primitive: str, phase: Phase, direction: OperationDirection | None,
+    tag: str, text: str,
+) -> bool:  # fmt: skip
+    """Return whether a call printed a command: the entry's problem, the command's problem, and what both state."""
     if problem is None:
-        return primitive_of(command.text) == draft.primitive
-    if ("Find" in command.tag and draft.phase != "find") or not problem.may_print(draft.primitive):
+        return primitive_of(text) == primitive
+    if ("Find" in tag and phase != "find") or not problem.may_print(primitive):
         return False
-    by_call = direction_in(command.tag) if command.tag.startswith("miopen") else None
-    if direction is not None and any(way not in (None, direction) for way in (problem.direction, by_call)):
+    by_call = direction_in(tag) if tag.startswith("miopen") else None
+    if direction is not None and not {problem.direction, by_call} <= {None, direction}:
         return False
     return entry is None or problem.fits(entry)
 

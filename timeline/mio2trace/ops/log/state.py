@@ -39,8 +39,6 @@ class DescriptorTypes:
 
     def __init__(self) -> None:
         self._types: dict[tuple[Shape, Shape], list[str]] = {}
-        self.version = 0
-        """Changes whenever the result of `find` may change."""
 
     def set(self, entry: Entry) -> None:
         """Add a ``miopenSet...TensorDescriptor...`` entry."""
@@ -60,12 +58,9 @@ class DescriptorTypes:
             strides = tuple(map(int, more)) if all(_LENGTH.fullmatch(text) for text in more) else ()
         for key in {(lengths, strides), (lengths, ())}:
             types = self._types.setdefault(key, [])
-            if types[-1:] == [DTYPES[number]]:
-                continue
             if DTYPES[number] in types:
                 types.remove(DTYPES[number])
             types.append(DTYPES[number])
-            self.version += 1
 
     def find(self, tensor: Tensor) -> tuple[str | None, bool]:
         """Return the most recent type of such a tensor, and whether it had other types before."""
@@ -330,6 +325,9 @@ _TYPE_IN_KERNEL = (
 )
 
 
+_STRENGTH = {"kernel name": 0, "descriptor": 1, "key": 2, "command": 3}
+
+
 class Draft(msgspec.Struct, eq=False):
     """An open operation."""
 
@@ -401,9 +399,8 @@ class Draft(msgspec.Struct, eq=False):
         return other and "backward-weights" not in (self.direction, direction)
 
     def type(self, dtype: str | None, by: str) -> None:
-        """Set the type. A weaker source never overrides a stronger one: the order is command, key, descriptor."""
-        strength = ("command", "key", "descriptor", "kernel name")
-        if dtype is not None and (self.dtype_by is None or strength.index(by) < strength.index(self.dtype_by)):
+        """Set the type. A weaker source never overrides a stronger one."""
+        if dtype is not None and (self.dtype_by is None or _STRENGTH[by] > _STRENGTH[self.dtype_by]):
             self.dtype, self.dtype_by = dtype, by
 
 
@@ -565,7 +562,7 @@ _KEPT = 1 << 14  # results of each kind
 
 
 class State:
-    """Records are added in log order. ``statements``: counts statements that later operations may use."""
+    """Records are added in log order."""
 
     def __init__(self, source: int) -> None:
         self.source = source
@@ -574,7 +571,6 @@ class State:
         self.types = DescriptorTypes()
         self.plans = FusionPlans()
         self.problems = Find2Problems()
-        self.statements = 0
         self.template: Problem | None = None
         """The problem in the driver's own first line, to which the log's level lines refer."""
         self.inserted: dict[int | None, str] = {}
@@ -589,31 +585,24 @@ class State:
         return tuple([made if isinstance(made, Operation) else self._finish(made) for made in self.done])
 
     def start(self, draft: Draft) -> Draft:
-        """Begin a new operation of the thread. Its earlier operation is complete."""
-        self.complete(draft.thread)
+        """Begin a new operation of the thread. Its earlier operation is complete: no further record belongs to it."""
+        last = self.current.get(draft.thread)
+        if last is not None:
+            self.done[last.index] = self._finish(last)
         draft.index = len(self.done)
         self.done.append(draft)
         self.current[draft.thread] = draft
         return draft
 
-    def complete(self, thread: int | None) -> Operation | None:
-        """Complete and return the operation of the thread: no further record belongs to it."""
-        last = self.current.pop(thread, None)
-        if last is None:
-            return None
-        made = self.done[last.index] = self._finish(last)
-        return made
-
     def _finish(self, draft: Draft) -> Operation:
         """Return the operation; only place and buffers differ from an equal earlier operation."""
         command = draft.command
+        names = () if draft.dtype is not None else tuple(launch.name for launch in draft.launches)  # that show it
         key = (
             draft.api, draft.primitive, draft.phase, id(draft.problem), draft.dtype, draft.dtype_by, draft.algorithm,
-            draft.solver, draft.workspace, draft.thread, command.text if command is not None else None,
+            draft.solver, draft.workspace, draft.thread, command.text if command is not None else None, names,
             draft.torn, draft.unread, draft.is_answered, id(draft.parameters), *draft.nested, None, *draft.doubts,
         )  # fmt: skip
-        if draft.dtype is None and draft.launches:  # their names show the type
-            return placed(facts_of(draft, self.source), draft)
         alike = self._same.get(key)
         if alike is None:
             if len(self._same) > _KEPT:
@@ -640,9 +629,7 @@ class State:
         return self._solvers.get((algorithm, config))
 
     def register(self, algorithm: str, config: str, solver: str) -> None:
-        if self._solvers.get((algorithm, config)) != solver:
-            self._solvers[algorithm, config] = solver
-            self.statements += 1
+        self._solvers[algorithm, config] = solver
 
     def chosen(self, problem: Problem | None, dtype: str | None) -> str | None:
         """Return the best solver that a search found: for type and layout, as far as they are known."""
@@ -651,10 +638,7 @@ class State:
 
     def choose(self, problem: Problem | None, dtype: str | None, solver: str) -> None:
         """Store a solver for `chosen`."""
-        for searched in () if problem is None else self.once(_searched, problem, dtype):
-            if self._chosen.get(searched) != solver:
-                self._chosen[searched] = solver
-                self.statements += 1
+        self._chosen |= dict.fromkeys(() if problem is None else self.once(_searched, problem, dtype), solver)
 
 
 def _searched(problem: Problem, dtype: str | None) -> tuple[Problem, ...]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from types import MappingProxyType
 
 import msgspec
@@ -165,6 +166,7 @@ def type_and_shape(body: bytes) -> tuple[bytes, bytes]:
     return dtype, shape
 
 
+@lru_cache(maxsize=1 << 12)  # a log has many lines per millisecond
 def stamp_of(date: bytes | None) -> LocalTime | None:
     """Read ``2026-11-20T11:39:11.123Z``, which is local time in spite of the Z."""
     found = _DATE.search(date) if date else None
