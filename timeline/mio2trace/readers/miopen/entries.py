@@ -164,17 +164,13 @@ def key_of(message: Message) -> str | None:
 #
 # Iterations repeat, and so do their lines in the log. An entry is identified by its text without the addresses: fixed
 # pieces with digits in between, which one `struct.Struct` takes apart. The record that followed last time is tried
-# first. Records that followed each other several times become one run of up to a hundred records. The result is that
-# of reading line by line (`benchmarks/fuzz_logs.py` compares).
+# first. The result is that of reading line by line (`benchmarks/fuzz_logs.py` compares).
 
 _HEX = b"0123456789abcdef"
 _NOT_PLAIN = (b"\r", b"\x1b", b"\0")
 _LONGEST = 1 << 14  # bytes of an entry to wait for
 _HISTORY = 1 << 20
 _GLOG = frozenset((b"I", b"W", b"E", b"F"))
-_RUN = 96  # units; if one differs, all of them are taken one by one
-_SHORTEST_RUN = 3
-_RUNS_BYTES = 1 << 24
 
 
 Other = Callable[[int, bytes], bool]
@@ -182,24 +178,6 @@ Other = Callable[[int, bytes], bool]
 
 def nothing(number: int, line: bytes) -> bool:
     return False
-
-
-class _Run(msgspec.Struct):
-    """Successive units. ``steps``: their records: the line counted from the first one, the call of an entry with the
-    range of its addresses among all, or the unit. ``sets``: the types that its Set calls give. ``prefixed``: a unit has
-    a prefix, the last one of ``thread``. ``bare``: there are entries without a prefix."""
-
-    units: tuple[Unit, ...]
-    cut: Callable[[bytes, int], tuple[bytes, ...]]
-    pieces: tuple[bytes, ...]
-    size: int
-    lines: int
-    prefixed: bool
-    thread: int | None
-    steps: tuple[tuple[int, LoggedCall | None, int, int, Unit], ...]
-    sets: tuple[tuple[bytes, bytes], ...]
-    bare: bool
-    taken: int = 0
 
 
 class Replay:
@@ -211,9 +189,6 @@ class Replay:
         self._known: dict[bytes, Header | Unit] = {}
         self._history: list[Unit] = []
         self._place = 0  # in the history: the next record if everything repeats
-        self._runs: dict[int, _Run] = {}  # by the place in the history where they begin
-        self._all_runs: list[_Run] = []
-        self._run_bytes = 0
 
     def header(self, line: bytes) -> Header | None:
         """Return the header of a line, if it was met."""
@@ -246,64 +221,29 @@ class Replay:
         lines that begin like glog's, and returns whether it took them. Return the place and the line of the first new
         record, the thread of the last one taken, and whether the new one is an entry whose end may be in the following
         bytes."""
-        history, runs = self._history, self._runs
-        place, until, met = self._place, len(data), len(self._history)
-        begin = met  # correctly predicted units that are no run of full length
+        history, place = self._history, self._place
         while True:
             if data[at : at + 1] in _GLOG:
                 end = data.find(b"\n", at) + 1
                 if end and other(number, data[at:end]):
                     at = end
                     number += 1
-                    self._learn_run(begin, met)
-                    begin = met
                     continue
-            run = runs.get(place)
-            if run is not None:
-                if at + run.size > until:
-                    self._place = place
-                    return at, number, thread, True
-                fields = run.cut(data, at)
-                fits = fields[::2] == run.pieces and not (run.bare and thread is not None)
-                if fits and self._emit(run, fields[1::2], number):
-                    at += run.size
-                    number += run.lines
-                    thread = run.thread if run.prefixed else thread
-                    count = len(run.units)
-                    place += count
-                    runs[met] = run
-                    history += run.units
-                    if 2 * count > _RUN:
-                        self._learn_run(begin, met)
-                        met = begin = met + count
-                    else:
-                        met += count
-                        if met - begin >= _RUN:
-                            self._learn_run(begin, met)
-                            begin = met
-                    continue
-            unit = history[place] if place < met else None
+            unit = foreseen = history[place] if place < len(history) else None
             digits = _cut(unit, data, at, thread) if unit is not None else None
+            place += 1
             if unit is None or digits is None:
-                self._learn_run(begin, met)
-                begin = met + 1
                 unit, digits, more = self._seen(data, at, thread)
                 if unit is None:
-                    self._place = place
+                    self._place = place - 1
                     return at, number, thread, more
-                foreseen = history[place] if place < met else unit
                 # the same call, but an address is longer or shorter: the prediction goes on
-                same = unit.call is not None and foreseen.call is unit.call
-                place = place + 1 if same and foreseen is not unit else unit.after
-            else:
-                place += 1
-            if met >= _HISTORY:
+                if foreseen is unit or foreseen is None or unit.call is None or foreseen.call is not unit.call:
+                    place = unit.after
+            if len(history) >= _HISTORY:
                 history.clear()
-                runs.clear()
-                met = begin = 0
             history.append(unit)
-            met += 1
-            unit.after = met
+            unit.after = len(history)
             unit.taken += 1
             if unit.prefixed:
                 thread = unit.thread
@@ -313,9 +253,6 @@ class Replay:
                 self._again(unit, number)
             at += unit.size
             number += unit.lines
-            if met - begin >= _RUN:
-                self._learn_run(begin, met)
-                begin = met
 
     def _entry(self, unit: Unit, digits: Sequence[bytes], number: int) -> None:
         """Add an entry that repeats, with its own addresses; a Set call that repeats a type is not added."""
@@ -337,78 +274,6 @@ class Replay:
             out.stamp, out.elapsed = out.clock(number)
         if not isinstance(record, Message) or record.kind != "key" or out.is_new_key(unit.key):
             out.records.append(replace(record, line=number, stamp=out.stamp, elapsed_ns=out.elapsed))
-
-    # Runs
-
-    def _emit(self, run: _Run, digits: tuple[bytes, ...], number: int) -> bool:
-        """Add the records of a run from line ``number`` on; return False if they differ from those of the run."""
-        out = self._out
-        if b"".join(digits).translate(None, _HEX):
-            return False
-        for shape, dtype in run.sets:
-            if out.types.get(shape) != dtype:
-                return False
-        run.taken += 1
-        add, join, clock, stamp, elapsed = out.records.append, b",".join, out.clock, out.stamp, out.elapsed
-        for offset, call, first, end, unit in run.steps:
-            line = number + offset
-            if clock is not None:
-                stamp, elapsed = clock(line)
-            if call is not None:
-                add(Entry(line, call, join(digits[first:end]), stamp, elapsed))
-            elif type(record := unit.line) is Command:
-                add(replace(record, line=line, stamp=stamp, elapsed_ns=elapsed))
-            else:
-                self._again(unit, line)
-        return True
-
-    def _learn_run(self, first: int, end: int) -> None:
-        """Learn the units of the history from ``first`` to ``end``, which were predicted correctly and may repeat."""
-        known = self._runs.get(first)
-        if end - first < _SHORTEST_RUN or (known is not None and len(known.units) == end - first):
-            return
-        units = tuple(self._history[first:end])
-        prefixed = [unit for unit in units if unit.prefixed]
-        bare = any(unit.call is not None and not unit.prefixed for unit in units)
-        if bare and any(unit.thread is not None for unit in prefixed):
-            return
-        pieces: list[bytes] = [b""]
-        digits: list[int] = []
-        steps: list[tuple[int, LoggedCall | None, int, int, Unit]] = []
-        sets: dict[bytes, bytes] = {}
-        offset = 0
-        for unit in units:
-            pieces[-1] += unit.pieces[0]
-            begin = len(digits)
-            pieces += unit.pieces[1:]
-            digits += unit.digits
-            if unit.shape and not self._out.everything:
-                if sets.setdefault(unit.shape, unit.dtype) != unit.dtype:
-                    return  # one shape with two types: each Set call must be kept
-            elif unit.call is not None or unit.line is not None:
-                steps.append((offset, unit.call, begin, len(digits), unit))
-            offset += unit.lines
-        size = sum(unit.size for unit in units)
-        if self._run_bytes + size > _RUNS_BYTES:
-            self._settle_runs()
-        self._run_bytes += size
-        thread = prefixed[-1].thread if prefixed else None
-        run = self._runs[first] = _Run(
-            units, _cutter(pieces, digits), tuple(pieces), size, offset, bool(prefixed), thread, tuple(steps),
-            tuple(sets.items()), bare,
-        )  # fmt: skip
-        self._all_runs.append(run)
-
-    def _settle_runs(self) -> None:
-        """Forget the runs; their counts are added to their units."""
-        for run in self._all_runs:
-            for unit in run.units:
-                unit.taken += run.taken
-        self._all_runs.clear()
-        self._runs.clear()
-        self._run_bytes = 0
-
-    # Single records
 
     def _seen(self, data: bytes, at: int, thread: int | None) -> tuple[Unit | None, Sequence[bytes], bool]:
         """Return the known unit at ``data[at]``, its addresses, and whether more bytes may make it one."""
@@ -484,7 +349,6 @@ class Replay:
 
     def settle(self) -> None:
         """Add up the counts."""
-        self._settle_runs()
         counts = self._out.counts
         for known in self._known.values():
             for unit in known.units.values() if isinstance(known, Header) else (known,):
