@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 Size3 = tuple[int, int, int]
 Sizes = tuple[int, ...]
+Lengths = tuple[int | Sizes, ...]
+"""Of a tensor, or of each tensor in a list."""
 
 
 class UnixTime(msgspec.Struct, frozen=True, gc=False):
@@ -237,9 +239,9 @@ class Inputs(msgspec.Struct, frozen=True, gc=False):
     """The inputs of an operator: shapes, types, strides in elements, other values as text. ``kernel_file``: the base
     name of the file from which its kernel was compiled (Triton)."""
 
-    shapes: tuple[Sizes | tuple[Sizes, ...] | None, ...] = ()
+    shapes: tuple[Lengths | None, ...] = ()
     dtypes: tuple[Word, ...] = ()
-    strides: tuple[Sizes | tuple[Sizes, ...] | None, ...] = ()
+    strides: tuple[Lengths | None, ...] = ()
     values: tuple[Hidden, ...] = ()
     collective: Collective | None = None
     kernel_file: Name = ""

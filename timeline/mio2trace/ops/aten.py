@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import zip_longest
-from typing import Any
 
 import msgspec
 
 from mio2trace.model.choices import Gemm
 from mio2trace.model.miopen import OperationDirection
-from mio2trace.model.profile import Collective, Inputs, Sizes
+from mio2trace.model.profile import Collective, Inputs, Lengths
 from mio2trace.ops.command import facts_of, offered, offered_bench
 from mio2trace.ops.families.collective import CollectiveProblem
 from mio2trace.ops.families.collective import kind_of as collective_kind
@@ -655,8 +654,7 @@ def framework_problem(name: str, inputs: Inputs) -> FrameworkProblem | None:
     """Return the inputs of an op; None if they are no tensors."""
     first = inputs.shapes[0] if inputs.shapes else None
     if first and isinstance(first[0], tuple):
-        sizes: tuple[Any, ...] = first
-        elements = sum(product(shape) for shape in sizes if isinstance(shape, tuple) and min(shape, default=0) >= 0)
+        elements = sum(product(shape) for shape in first if isinstance(shape, tuple) and min(shape, default=0) >= 0)
         return FrameworkProblem(op=name, x=(elements,), tensors=len(first)) if 0 < elements < _MOST else None
     tensors = [_tensor(shape) for shape in inputs.shapes]
     given = [shape for shape in tensors if shape]
@@ -680,7 +678,7 @@ def framework_problem(name: str, inputs: Inputs) -> FrameworkProblem | None:
     )  # fmt: skip
 
 
-def _tensor(shape: Sizes | tuple[Sizes, ...] | None) -> Shape:
+def _tensor(shape: Lengths | None) -> Shape:
     """Return the shape; () if it is no tensor with sizes."""
     lengths = tuple(one for one in shape or () if isinstance(one, int) and 0 < one < _MOST)
     return lengths if shape is not None and len(lengths) == len(shape) <= 8 else ()

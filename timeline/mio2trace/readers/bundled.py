@@ -13,30 +13,16 @@ last whole line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping
 from itertools import islice
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any
 
 import msgspec
 
 from mio2trace.model.choices import GemmChoice, GemmTable, SolverRecord, SolverTable
 from mio2trace.model.log import FrameworkLog, LayerTime, LogEvent, NetLayer
-from mio2trace.model.miopen import Command, Entry, LoggedCall, Message, MiopenLog
-from mio2trace.model.profile import (
-    Activity,
-    Call,
-    Clock,
-    Framework,
-    Inputs,
-    Node,
-    OpenCl,
-    Profile,
-    Program,
-    Range,
-    TimerMark,
-    misplaced,
-)
+from mio2trace.model.miopen import Command, Entry, Message, MiopenLog
+from mio2trace.model.profile import Activity, Call, Clock, Framework, Node, Profile, Range, misplaced
 from mio2trace.model.tf import TfNode, TfProfile, TfView, ViewRow
 from mio2trace.notes import InputError, Notes
 from mio2trace.outgoing import shortened, visible
@@ -126,8 +112,7 @@ class _Draft:
         kind = _KINDS.get(name.decode("ascii", "replace"))
         if kind is None:
             raise _Damaged(f"a record of {name[:40]!r}; expected one of {', '.join(_KINDS)}")
-        self._kind = kind
-        self._fields: dict[str, Any] = _as_dict(_decoder(kind)(text))
+        self._record = _restored(kind, text)
         self._rows: dict[str, list[Any]] = {}
         self._same: dict[Any, Any] = {}
 
@@ -135,11 +120,12 @@ class _Draft:
         words, brace, text = line[1:].partition(b"{")
         field, _, name = words.decode("ascii", "replace").strip().partition(" ")
         # The members of a profile's framework also have lines.
-        kinds = {**ROWS[self._kind], **(ROWS[Framework] if self._kind is Profile else {})}.get(field, ())
+        of_profile = ROWS[Framework] if isinstance(self._record, Profile) else {}
+        kinds = {**ROWS[type(self._record)], **of_profile}.get(field, ())
         kind = next((one for one in kinds if one.__name__ == name or (not name and len(kinds) == 1)), None)
         if kind is None:
             raise _Damaged(f"a member of {words[:40]!r}")
-        row = _restored(kind, _decoder(kind)(brace + text))
+        row = _restored(kind, brace + text)
         if isinstance(row, Activity):
             row = self._with_shared(row)
         elif isinstance(row, Entry):
@@ -163,86 +149,31 @@ class _Draft:
         return self._same.setdefault((type(value), value), value)
 
     def made(self, source: int) -> Record:
-        fields = self._fields
-        for name, rows in self._rows.items():
-            if name == "nodes" and self._kind is Profile:
-                fields["framework"] = Framework(**{**_as_dict(fields["framework"]), "nodes": tuple(rows)})
-            else:
-                fields[name] = tuple(rows)
-        if self._kind is Profile:
-            fields["opencl"] = _restored(OpenCl, fields["opencl"])
-            if not isinstance(fields["framework"], Framework):
-                fields["framework"] = Framework(**_as_dict(fields["framework"]))
-        record = self._kind(**fields)
+        record, rows = self._record, {name: tuple(rows) for name, rows in self._rows.items()}
+        if isinstance(record, Profile):
+            marks = tuple(record.opencl.marks)
+            record = msgspec.structs.replace(record, opencl=msgspec.structs.replace(record.opencl, marks=marks))
+            if "nodes" in rows:
+                nodes = msgspec.structs.replace(record.framework, nodes=rows.pop("nodes"))
+                record = msgspec.structs.replace(record, framework=nodes)
+        fields = {name: getattr(record, name) for name in record.__struct_fields__}
+        record = type(record)(**fields | rows)
         if isinstance(record, Profile) and (wrong := misplaced(record)):
             raise _Damaged(wrong)
         return _of_source(record, source)  # type: ignore[return-value]
 
 
-# -- types: those of the model, except types that msgspec cannot distinguish -------------------------------------------
-
-_Shapes = tuple[tuple[int | tuple[int, ...], ...] | None, ...]
-_WIRED: tuple[type[msgspec.Struct], ...] = (Inputs, Program, OpenCl, LoggedCall, Entry, Range, Node)
-"""Classes that need a special form in JSON; a class comes after the classes that it contains."""
-
-
-@cache
-def _wire(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
-    """Return the class without the tuples whose members have lines, and with shapes in their JSON form."""
-    hints = get_type_hints(kind)
-    left_out = ROWS.get(kind, {})
-    replaced: dict[Any, Any] = {bytes: str, Sequence[TimerMark]: tuple[TimerMark, ...]}
-    inside = {inner for hint in hints.values() for inner in (hint, *get_args(hint))}
-    for inner in (*_WIRED, Framework):
-        if inner is not kind and inner in inside:
-            wire: Any = _wire(inner)
-            model: Any = inner
-            replaced |= {model: wire, model | None: wire | None, tuple[model, ...]: tuple[wire, ...]}
-    if kind is Inputs:
-        replaced |= {hints["shapes"]: _Shapes}
-    fields: list[Any] = []
-    for field in msgspec.structs.fields(kind):
-        if field.name in left_out:
-            continue
-        hint = replaced.get(hints[field.name], hints[field.name])
-        if field.required:
-            fields.append((field.name, hint))
-        elif hint is hints[field.name] and field.default is msgspec.NODEFAULT:
-            fields.append((field.name, hint, msgspec.field(default_factory=field.default_factory)))
-        elif hint is hints[field.name]:
-            fields.append((field.name, hint, field.default))
-        elif isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-            fields.append((field.name, hint, msgspec.field(default_factory=hint)))
-        else:
-            fields.append((field.name, hint, "" if hint is str else field.default))
-    return msgspec.defstruct(kind.__name__, fields, frozen=True, kw_only=True)
-
-
-@cache
-def _decoder(kind: type[msgspec.Struct]) -> Callable[[bytes], Any]:
-    return msgspec.json.Decoder(_wire(kind) if kind in ROWS or kind in _WIRED else kind).decode
-
-
-def _as_dict(value: msgspec.Struct) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in value.__struct_fields__}
-
-
-def _restored(kind: type[msgspec.Struct], value: Any) -> Any:
-    """Return the model's record for a ``value`` of the file."""
-    if kind not in _WIRED:
-        return value
-    fields = _as_dict(value)
-    for name, hint in get_type_hints(kind).items():
-        if hint is bytes:
-            fields[name] = fields[name].encode("latin-1")
-            continue
-        inner = next((one for one in _WIRED if one in (hint, *get_args(hint))), None)
-        if inner is not None and fields[name] is not None:
-            several = isinstance(fields[name], tuple)
-            fields[name] = (
-                tuple(_restored(inner, one) for one in fields[name]) if several else _restored(inner, fields[name])
-            )
-    return kind(**fields)
+def _restored(kind: type[msgspec.Struct], text: bytes) -> Any:
+    """Return the record that a line holds, without the tuples whose members have lines. Bytes are text in the file."""
+    fields = msgspec.json.decode(text, type=dict[str, Any]) | dict.fromkeys(ROWS.get(kind, ()), ())
+    opencl = fields.get("opencl")
+    programs = opencl.get("programs") if kind is Profile and isinstance(opencl, dict) else None
+    for holder in [fields, fields.get("call")] if kind is Entry else programs if isinstance(programs, list) else ():
+        if isinstance(holder, dict):
+            for name in ("source", "template", "addresses"):
+                if isinstance(cell := holder.get(name), str):
+                    holder[name] = cell.encode("latin-1")
+    return msgspec.convert(fields, kind, builtin_types=(bytes,), str_keys=True)
 
 
 def _of_source(record: msgspec.Struct, source: int) -> msgspec.Struct:

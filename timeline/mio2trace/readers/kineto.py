@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from mio2trace.model.profile import Call, Clock, Collective, Inputs, Process, Profile, Range, Resources, Size3
+from mio2trace.model.profile import Call, Clock, Collective, Inputs, Lengths, Process, Profile, Range, Resources, Size3
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records, kernel_name
@@ -78,8 +78,7 @@ def _file(value: object) -> str:
     return "" if found is None else found[1]
 
 
-_Lengths = tuple[int | tuple[int, ...], ...]
-_SHAPES = msgspec.json.Decoder(tuple[_Lengths | None, ...])
+_SHAPES = msgspec.json.Decoder(tuple[Lengths | None, ...])
 _WORDS = msgspec.json.Decoder(tuple[str, ...])
 
 
@@ -127,9 +126,9 @@ class InputsCache:
     def _inputs(self, args: Args, dims: msgspec.Raw, kernel_file: str) -> Inputs | None:
         try:
             return Inputs(
-                _SHAPES.decode(bytes(dims) or b"[]"),  # type: ignore[arg-type]
+                _SHAPES.decode(bytes(dims) or b"[]"),
                 tuple(DTYPES.get(word, "") for word in _WORDS.decode(bytes(args.types) or b"[]")),
-                _SHAPES.decode(bytes(args.strides) or b"[]"),  # type: ignore[arg-type]
+                _SHAPES.decode(bytes(args.strides) or b"[]"),
                 _WORDS.decode(bytes(args.values) or b"[]"),
                 kernel_file=kernel_file,
             )
