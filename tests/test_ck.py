@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from pathlib import Path
@@ -16,7 +17,8 @@ from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers import READERS
 from mio2trace.readers import ck as ck
-from mio2trace.readers.base import Records
+from mio2trace.readers.base import ReadOptions, Records
+from mio2trace.source import Source
 from tests.conftest import shared_folder
 from tests.rocm_files import records_of
 from tests.small_runs import as_json, kinds, plain, read, small
@@ -37,7 +39,10 @@ def read_json(folder: Path, value: Any, notes: Notes | None = None, repetition: 
     path = folder / "record"
     path.write_text(value if isinstance(value, str) else json.dumps(value))
     assert [reader.sniff(path.read_bytes()) for reader in READERS].count(True) == 1
-    return records_of(path, ck, notes, repetition=repetition)
+    if repetition is None:
+        return records_of(path, ck, notes)
+    with contextlib.closing(Source(str(path), 0, Notes())) as source:
+        return ck.repetitions(source, repetition, ReadOptions(), source.notes)[0][0]
 
 
 def the_log(records: Records) -> FrameworkLog:
@@ -163,7 +168,7 @@ def test_error_one_bad_layer_entry_is_lost_alone(tmp_path: Path, bad: dict[str, 
     ("value", "wanted", "message"),
     [
         (record(run(), run()), 2, "^record: no repetition 2; it has 2, counted from 0$"),
-        (run(), 1, "^record: no repetition 1; it holds a single run$"),
+        (run(), 1, "^record: no repetition 1; it has 1, counted from 0$"),
         (record({}, {}), None, "^record: .*: 2 repetitions, none with per_layer_info or dvdt_prof$"),
         (record(), None, "^record: .*: 0 repetitions, none with"),
         (record(run(per_layer_info="x")), None, "^record: .*per_layer_info: expected an array of layers"),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import io
 import os
 import stat
 import sys
@@ -53,7 +52,7 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
     can be and still distinct; never written to a trace. ``path``: as given, or the point of a CK directory. ``size``
     and ``sha256``: of the stored file; ``content_sha256``: of its decompressed content. ``parts``: size and hash of
     each stored file that was read with it (tables of one set). ``stated_ns``: times of the whole repetition that CK
-    states (`readers.ck.record.MEASURES`). For a file in an archive of `mio2trace record`: ``archive`` is the path of
+    states (`readers.ck.MEASURES`). For a file in an archive of `mio2trace record`: ``archive`` is the path of
     the archive, ``anchors`` the clocks that were read before and after the run, ``is_reference`` whether it is of the
     run without MIOpen's log. ``problems``: kinds and counts of the problems that its reader noted.
     """
@@ -455,33 +454,14 @@ def _read(source: Source, path: str, options: FileOptions, cleaner: Cleaner, old
         for part in older:
             if (companion := source.companion(part)) is not None:
                 cleaner.learn(companion.head)
-    repetition = None if options.repetition == "every" else options.repetition
-    found: list[tuple[list[Record], int | None, Mapping[str, int]]] = []
+    kept = ReadOptions(host_calls=options.host_calls, functions=options.functions, every_message=options.every_message)
+    found: list[tuple[list[Record], int | None, Mapping[str, int]]]
     if reader is CK and options.repetition is not None:
         from mio2trace.readers import ck
 
-        text = source.read()
-        stated = ck.runs(text, source.name, notes)
-        if repetition is None:
-            stated = list(ck.kept_runs(stated, source.name, notes))
-        elif repetition < len(stated):
-            stated = [stated[repetition]]
-        else:
-            raise InputError(f"{source.name}: no repetition {repetition}; it has {len(stated)}, counted from 0")
-        for run in stated:
-            again = Source(STANDARD_INPUT, source.index, notes, stdin=io.BytesIO(text))
-            again.name = source.name
-            try:
-                only = ReadOptions(host_calls=options.host_calls, repetition=run.repetition)
-                found.append((ck.read(again, only, notes), run.repetition, run.times_ns))
-            finally:
-                again.close()
+        found = [*ck.repetitions(source, options.repetition, kept, notes)]
     else:
-        kept = ReadOptions(
-            host_calls=options.host_calls, functions=options.functions, every_message=options.every_message,
-            repetition=repetition,
-        )  # fmt: skip
-        found.append((reader.read(source, kept, notes), None, MappingProxyType({})))
+        found = [(reader.read(source, kept, notes), None, MappingProxyType({}))]
     source.drain()
     defects = {"cut-off": 1} if any(note.is_cut for note in notes) else {}
     if unreadable := sum(note.count for note in notes if note.kind == UNREADABLE):

@@ -27,13 +27,11 @@ Records = list[Record]
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Records to keep. ``host_calls``: every API call. ``functions``: the Python functions of long gaps.
-    ``every_message``: also messages of a library's log that show nothing about an operation. ``repetition``: the
-    repetition of a CK record."""
+    ``every_message``: also messages of a library's log that show nothing about an operation."""
 
     host_calls: bool = False
     functions: bool = True
     every_message: bool = False
-    repetition: int | None = None
 
 
 class Reader(Protocol):

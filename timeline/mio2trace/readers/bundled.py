@@ -58,6 +58,15 @@ class Head(msgspec.Struct, frozen=True):
     problems: dict[str, Annotated[int, msgspec.Meta(ge=1, le=1 << 62)]] = {}
 
 
+class _LogHead(msgspec.Struct):
+    """The line of a `MiopenLog`, whose members msgspec cannot distinguish."""
+
+    source: int
+    counts: tuple[tuple[str, int], ...] = ()
+    foreign: int = 0
+    freed: int = 0
+
+
 class _Damaged(Exception):
     """A line is damaged; the message names the error."""
 
@@ -112,6 +121,7 @@ class _Draft:
         kind = _KINDS.get(name.decode("ascii", "replace"))
         if kind is None:
             raise _Damaged(f"a record of {name[:40]!r}; expected one of {', '.join(_KINDS)}")
+        self._kind = kind
         self._record = _restored(kind, text)
         self._rows: dict[str, list[Any]] = {}
         self._same: dict[Any, Any] = {}
@@ -120,8 +130,7 @@ class _Draft:
         words, brace, text = line[1:].partition(b"{")
         field, _, name = words.decode("ascii", "replace").strip().partition(" ")
         # The members of a profile's framework also have lines.
-        of_profile = ROWS[Framework] if isinstance(self._record, Profile) else {}
-        kinds = {**ROWS[type(self._record)], **of_profile}.get(field, ())
+        kinds = {**ROWS[self._kind], **(ROWS[Framework] if self._kind is Profile else {})}.get(field, ())
         kind = next((one for one in kinds if one.__name__ == name or (not name and len(kinds) == 1)), None)
         if kind is None:
             raise _Damaged(f"a member of {words[:40]!r}")
@@ -157,7 +166,7 @@ class _Draft:
                 nodes = msgspec.structs.replace(record.framework, nodes=rows.pop("nodes"))
                 record = msgspec.structs.replace(record, framework=nodes)
         fields = {name: getattr(record, name) for name in record.__struct_fields__}
-        record = type(record)(**fields | rows)
+        record = self._kind(**fields | rows)
         if isinstance(record, Profile) and (wrong := misplaced(record)):
             raise _Damaged(wrong)
         return _of_source(record, source)  # type: ignore[return-value]
@@ -173,7 +182,7 @@ def _restored(kind: type[msgspec.Struct], text: bytes) -> Any:
             for name in ("source", "template", "addresses"):
                 if isinstance(cell := holder.get(name), str):
                     holder[name] = cell.encode("latin-1")
-    return msgspec.convert(fields, kind, builtin_types=(bytes,), str_keys=True)
+    return msgspec.convert(fields, _LogHead if kind is MiopenLog else kind, builtin_types=(bytes,), str_keys=True)
 
 
 def _of_source(record: msgspec.Struct, source: int) -> msgspec.Struct:

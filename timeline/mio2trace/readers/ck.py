@@ -6,14 +6,14 @@
     [{"direction": "forward", "index": 0, "label": "00: data", ...}, ...]
 
 A directory is a CK repository or entry: `locate` finds its points. Each repetition also states times of its whole run:
-``time_fw_ms`` and similar ones (`runs`).
+``time_fw_ms`` and similar ones.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
@@ -88,15 +88,6 @@ class _Record(msgspec.Struct):
     features: msgspec.Raw = msgspec.Raw(b"")
 
 
-class RunTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """A repetition: its number from 0 (None in a file of a single run), and the `MEASURES` that it states."""
-
-    repetition: int | None
-    succeeded: bool
-    has_data: bool
-    times_ns: dict[str, int]
-
-
 def sniff(head: bytes) -> bool:
     begins = head.lstrip()[:1]
     return (begins == b"{" and _SNIFF_OBJECT.match(head) is not None) or (
@@ -105,23 +96,44 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
-    """Return the chosen repetition. Raises `InputError` for damaged JSON, and without repetition or data."""
-    text = source.read()
+    """Return the first repetition with data and success. Raises `InputError` for damaged JSON, and without data."""
+    ((records, _, _),) = repetitions(source, None, options, notes)
+    return records
+
+
+def repetitions(
+    source: Source, wanted: int | Literal["every"] | None, options: ReadOptions, notes: Notes
+) -> list[tuple[Records, int | None, dict[str, int]]]:
+    """Return the wanted repetition, or every one with data, or the first one with data and success: its records, its
+    number (None for a file of a single run), and the `MEASURES` that it states. Raises `InputError` as `read`."""
+    text, place = source.read(), source.name
     if text.lstrip()[:1] == b"[":
         layers = _layers(msgspec.Raw(text), source, "$", notes)
         if not layers:
-            raise InputError(f"{source.name}: $: no layer entry can be read; expected those of per_layer_info")
-        return [FrameworkLog(source=source.index, layers=layers)]
-    record = _decode(text, _Record, source.name)
-    if record.characteristics_list is None:
-        run, path = _decode(text, _Run, source.name), "$"
-        if run.run_success == "no" or run.run_success_bool is False:  # many records state neither
-            notes.add("the run says that it failed", source.name)
-        if options.repetition:
-            raise InputError(f"{source.name}: no repetition {options.repetition}; it holds a single run")
-    else:
-        number = _choose(record.characteristics_list, options.repetition, source.name, notes)
-        run, path = record.characteristics_list[number].run, f"$.characteristics_list[{number}].run"
+            raise InputError(f"{place}: $: no layer entry can be read; expected those of per_layer_info")
+        if isinstance(wanted, int) and wanted:
+            raise InputError(_without(place, wanted, 1))
+        return [([FrameworkLog(source=source.index, layers=layers)], None, {})]
+    record = _decode(text, _Record, place)
+    is_single = record.characteristics_list is None
+    runs = [_decode(text, _Run, place)] if is_single else [one.run for one in record.characteristics_list or ()]
+    paths = ["$" if is_single else f"$.characteristics_list[{number}].run" for number in range(len(runs))]
+    times = [_times(*one, place, notes) if wanted is not None else {} for one in zip(runs, paths, strict=True)]
+    found = []
+    for number in [0] if is_single and wanted is None else _chosen(runs, times, wanted, is_single, place, notes):
+        run = runs[number]
+        if is_single and (run.run_success == "no" or run.run_success_bool is False):  # many records state neither
+            notes.add("the run says that it failed", place)
+        elif not is_single and wanted is not None and not run.succeeded:
+            notes.add("the chosen repetition does not say that it succeeded", f"{place}: {number}")
+        records = _records(run, paths[number], record.features, source, options, notes)
+        found.append((records, None if is_single else number, times[number]))
+    return found
+
+
+def _records(
+    run: _Run, path: str, features: msgspec.Raw, source: Source, options: ReadOptions, notes: Notes
+) -> Records:
     records: Records = []
     if bytes(run.dvdt_prof)[:1] == b"[":
         place = f"{source.name}: {path}.dvdt_prof"
@@ -138,7 +150,7 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
         records.append(
             FrameworkLog(
                 source=source.index, layers=layers, iterations=_iterations(run.iterations), average_forward_ns=forward,
-                average_backward_ns=backward, device_name=_device_name(record.features),
+                average_backward_ns=backward, device_name=_device_name(features),
             )
         )  # fmt: skip
     if not records:
@@ -196,25 +208,37 @@ def _tags(entry: Path) -> set[str]:
     return {tag for tag in tags if isinstance(tag, str)} if isinstance(tags, list) else set()
 
 
-def _choose(repetitions: list[_Repetition], wanted: int | None, place: str, notes: Notes) -> int:
-    if wanted is not None:
-        if not 0 <= wanted < len(repetitions):
-            raise InputError(f"{place}: no repetition {wanted}; it has {len(repetitions)}, counted from 0")
-        if not repetitions[wanted].run.succeeded:
-            notes.add("the chosen repetition does not say that it succeeded", f"{place}: {wanted}")
-        return wanted
-    with_data = [number for number, repetition in enumerate(repetitions) if repetition.run.has_data]
-    if not with_data:
-        shown = f"{place}: $.characteristics_list: {count(len(repetitions), 'repetition')}"
-        raise InputError(f"{shown}, none with per_layer_info or dvdt_prof")
-    good = next((number for number in with_data if repetitions[number].run.succeeded), None)
-    taken = with_data[0] if good is None else good
-    where = f"{place}: {taken} of {len(repetitions)}"
-    if good is None:
-        notes.add("no repetition with data says that it succeeded: took the first with data", where)
-    elif len(repetitions) > 1:
-        notes.remark("one of several repetitions taken, counted from 0 (--repetition chooses)", where)
-    return taken
+def _without(place: str, wanted: int, count: int) -> str:
+    return f"{place}: no repetition {wanted}; it has {count}, counted from 0"
+
+
+def _chosen(
+    runs: Sequence[_Run], times: Sequence[Mapping[str, int]], wanted: int | Literal["every"] | None, is_single: bool,
+    place: str, notes: Notes,
+) -> list[int]:  # fmt: skip
+    if isinstance(wanted, int):
+        if not 0 <= wanted < len(runs):
+            raise InputError(_without(place, wanted, len(runs)))
+        return [wanted]
+    with_data = [number for number, run in enumerate(runs) if run.has_data or times[number]]
+    succeeded = [number for number in with_data if runs[number].succeeded]
+    kept, several = succeeded or with_data, count(len(runs), "repetition")
+    if not kept and wanted is None:
+        raise InputError(f"{place}: $.characteristics_list: {several}, none with per_layer_info or dvdt_prof")
+    if not kept:
+        raise InputError(f"{place}: {several}, none with per_layer_info, dvdt_prof or times")
+    if wanted is None:
+        where = f"{place}: {kept[0]} of {len(runs)}"
+        if not succeeded:
+            notes.add("no repetition with data says that it succeeded: took the first with data", where)
+        elif len(runs) > 1:
+            notes.remark("one of several repetitions taken, counted from 0 (--repetition chooses)", where)
+        return kept[:1]
+    if not succeeded and not is_single:
+        notes.add("no repetition with data says that it succeeded: all with data taken", place)
+    if left := len(runs) - len(kept):
+        notes.add("repetition without success or without data left out", place, left)
+    return kept
 
 
 def _decode(text: bytes, kind: type[T], place: str) -> T:
@@ -278,40 +302,9 @@ def _device_name(features: msgspec.Raw) -> str:
     return value.replace("\0", "").strip() if isinstance(value, str) else ""
 
 
-# -- Times of whole runs -----------------------------------------------------------------------------------------------
-
-
-def runs(text: bytes, place: str, notes: Notes) -> list[RunTimes]:
-    """Return all repetitions of a record, or the single run of a ``tmp-ck-timer.json`` or of a bare ``per_layer_info``.
-    An impossible time is noted and left out: a negative one, or one of months (records contain differences that went
-    below zero and were printed as unsigned numbers). Raises `InputError` for damaged JSON."""
-    if text.lstrip()[:1] == b"[":
-        return [RunTimes(repetition=None, succeeded=True, has_data=True, times_ns={})]
-    record = _decode(text, _Record, place)
-    if record.characteristics_list is None:
-        return [_times(_decode(text, _Run, place), None, place, "$", notes)]
-    return [
-        _times(repetition.run, number, place, f"$.characteristics_list[{number}].run", notes)
-        for number, repetition in enumerate(record.characteristics_list)
-    ]
-
-
-def kept_runs(found: Sequence[RunTimes], place: str, notes: Notes) -> Sequence[RunTimes]:
-    """Return the repetitions with data that state success, else all with data. Raises `InputError` without any."""
-    with_data = [run for run in found if run.has_data or run.times_ns]
-    if not with_data:
-        raise InputError(f"{place}: {count(len(found), 'repetition')}, none with per_layer_info, dvdt_prof or times")
-    succeeded = [run for run in with_data if run.succeeded]
-    kept = succeeded or with_data
-    if not succeeded and with_data[0].repetition is not None:
-        notes.add("no repetition with data says that it succeeded: all with data taken", place)
-    left = len(found) - len(kept)
-    if left:
-        notes.add("repetition without success or without data left out", place, left)
-    return kept
-
-
-def _times(run: _Run, number: int | None, place: str, path: str, notes: Notes) -> RunTimes:
+def _times(run: _Run, path: str, place: str, notes: Notes) -> dict[str, int]:
+    """Return the times of a whole run. An impossible one is noted and left out: a negative one, or one of months
+    (records contain differences that went below zero and were printed as unsigned numbers)."""
     times = {}
     for measure in MEASURES:
         value = getattr(run, f"{measure}_ms")
@@ -320,4 +313,4 @@ def _times(run: _Run, number: int | None, place: str, path: str, notes: Notes) -
             times[measure] = time_ns
         elif value is not None:
             notes.add("time that cannot be one left out", f"{place}: {path}.{measure}_ms: {value!r}"[:120])
-    return RunTimes(repetition=number, succeeded=run.succeeded, has_data=run.has_data, times_ns=times)
+    return times
