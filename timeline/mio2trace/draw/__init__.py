@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from mio2trace.align import Alignment
 from mio2trace.align.clocks.axis import FAR_NS
 from mio2trace.draw import device, extra, host
-from mio2trace.draw.base import Ids, TimeBase, first_starts, framework_beside, time_base
+from mio2trace.draw.base import FIRST_DEVICE, Ids, TimeBase, first_starts, framework_beside, reach_of, time_base
 from mio2trace.draw.device import Fold
 from mio2trace.draw.extra import Tracks
 from mio2trace.draw.selection import Chosen, Selection, choose, steady_iteration, steady_iterations
@@ -36,9 +36,6 @@ from mio2trace.trace import (
 
 HostCalls = Literal["all", "enqueue", "none"]
 
-HOST = 1
-FIRST_DEVICE = 100
-"""The first process numbers, which viewers append to names: hosts from 1, devices from 100."""
 _FAR_NS = 3600 * 10**9
 """Times count from the zero of the whole trace. A part that begins later than this gets its own zero, so that numbers
 stay readable."""
@@ -71,30 +68,22 @@ class RunToDraw(msgspec.Struct, frozen=True, kw_only=True):
     libraries: Sequence[Sequence[MiopenLog]] = ()
 
 
-class _Profile(NamedTuple):
-    """The drawn parts of one profile."""
+class _Profile(msgspec.Struct):
+    """The drawn parts of one profile. ``chosen``: the part to draw, None for all of it."""
 
     alignment: Alignment
     base: TimeBase
     device: device.DeviceSide
     host: host.HostSide
     rows: extra.ByNameSide | None
-
-
-class _Numbers:
-    """The first free numbers of processes for the next profile."""
-
-    def __init__(self) -> None:
-        self.ids = Ids()
-        self.host = HOST
-        self.device = FIRST_DEVICE
+    chosen: Chosen | None = None
 
 
 class _Run:
     """One run on its own axis, with the selected part. ``left_out``: profiles of a framework whose clock cannot be
     related to that of the first profile."""
 
-    def __init__(self, run: RunToDraw, options: BuildOptions, numbers: _Numbers, notes: Notes, several: bool) -> None:
+    def __init__(self, run: RunToDraw, options: BuildOptions, ids: Ids, notes: Notes, several: bool) -> None:
         of = f" of {run.name}" if several else ""
         self.profiles: list[_Profile] = []
         self._notes = notes
@@ -121,46 +110,39 @@ class _Run:
                 base = _beside(reach, alignment, time_base(alignment, notes), notes)
             whose = " of ".join(filter(None, (process, other)))
             side = device.DeviceSide(
-                measures, base, numbers.device, device_name, suffix, numbers.ids,
-                frozenset[Fold](options.fold),
+                measures, base, device_name, suffix, ids, frozenset[Fold](options.fold),
                 process=", ".join(filter(None, (run.name if several else "", whose))),
             )  # fmt: skip
             seen = host.HostSide(
-                alignment, base, side, numbers.host, options.host_calls, suffix, notes, numbers.ids,
+                alignment, base, side, options.host_calls, suffix, notes, ids,
                 libraries=run.libraries[number] if number < len(run.libraries) else (),
             )  # fmt: skip
-            numbers.host += 1
-            numbers.device = side.next_process
-            reach = reach or _reach((side, seen))
+            reach = reach or reach_of(side, seen)
             rows = None
             if options.tracks:
                 name = f" of {process}{of}" if process else suffix
-                rows = extra.ByNameSide(alignment, base, side, options.tracks, numbers.device, name, numbers.ids)
-                numbers.device += 100_000  # they are numbered when they are filled
+                rows = extra.ByNameSide(alignment, base, side, options.tracks, name, ids)
             self.profiles.append(_Profile(alignment, base, side, seen, rows))
         self.parts: list[_Part] = [side for one in self.profiles for side in (one.device, one.host)]
         if not run.measures:
-            self.parts.append(extra.PrintedSide(run.logs, numbers.host, notes, numbers.ids, of))
-            numbers.host += 1
+            self.parts.append(extra.PrintedSide(run.logs, notes, ids, of))
         elif run.measures[0].alignment.profile.framework.nodes and any(log.layers for log in run.logs):
             notes.add(
                 "layers of a log left out: without a GPU profile their clock is not related to the framework's ops"
             )
-        self.origin = min((start for part in self.parts if (start := part.first_ns()) is not None), default=0)
-        self.last = max((end for part in self.parts if (end := part.last_ns()) is not None), default=0)
-        self.chosen: list[Chosen | None] = [None] * len(self.profiles)
+        self.origin, self.last = reach_of(*self.parts) or (0, 0)
 
     def choose(self, selection: Selection) -> None:
         if not any(_has_device(one.alignment) for one in self.profiles):
             raise OptionError(f"{selection.options()}: there is no GPU profile to choose from")
-        for number, one in enumerate(self.profiles):
+        for one in self.profiles:
             if not _has_device(one.alignment):
                 self._notes.remark("ops on the host are complete: --from, --top and the like select kernels only")
                 continue
-            found = self.chosen[number] = choose(selection, one.alignment, one.base, self.origin, self._notes)
+            found = one.chosen = choose(selection, one.alignment, one.base, self.origin, self._notes)
             one.device.show_only(found)
             one.host.show_only(found)
-        first = min((start for part in self.parts if (start := part.first_ns()) is not None), default=self.origin)
+        first, _ = reach_of(*self.parts) or (self.origin, 0)
         if first - self.origin > _FAR_NS:
             # Containers of the drawn kernels and layers begin before them: their part in the window is drawn.
             starts = (start for one in self.profiles for side in (one.device, one.host) for start in side.begins())
@@ -184,8 +166,8 @@ def build(runs: Sequence[RunToDraw], options: BuildOptions, metadata: dict[str, 
 
     ``metadata`` gets the time base. Raises `OptionError` for a selection that is not in the run.
     """
-    numbers = _Numbers()
-    drawn = [_Run(run, options, numbers, notes, len(runs) > 1) for run in runs]
+    ids = Ids()
+    drawn = [_Run(run, options, ids, notes, len(runs) > 1) for run in runs]
     for of, run in zip(runs, drawn, strict=True):
         if not options.selection.everything:
             try:
@@ -196,10 +178,10 @@ def build(runs: Sequence[RunToDraw], options: BuildOptions, metadata: dict[str, 
     metadata["clock"] = drawn[0].clock()
     if len(drawn) > 1:
         metadata["runs"] = [{"name": of.name, "clock": run.clock()} for of, run in zip(runs, drawn, strict=True)]
-    profiles = [(run, one, chosen) for run in drawn for one, chosen in zip(run.profiles, run.chosen, strict=True)]
+    profiles = [(run, one) for run in drawn for one in run.profiles]
     parts = [(run, part) for run in drawn for part in run.parts]
     before_hosts: tuple[Part, ...] = (
-        *(partial(one.device.events, run.origin) for run, one, _ in profiles),
+        *(partial(one.device.events, run.origin) for run, one in profiles),
         *(partial(part.events, run.origin) for run, part in parts if not isinstance(part, _ByProfile)),
     )
     hosts = [(run, part) for run, part in parts if isinstance(part, host.HostSide)]
@@ -209,18 +191,15 @@ def build(runs: Sequence[RunToDraw], options: BuildOptions, metadata: dict[str, 
         metadata=metadata,
         parts=(*before_hosts, *(partial(part.events, run.origin) for run, part in hosts)),
         without_arrows=(*before_hosts, *(partial(part.events, run.origin, arrows=False) for run, part in hosts)),
-        counters={
-            number: partial(_counters, one, run.origin, run.last, chosen)
-            for number, (run, one, chosen) in enumerate(profiles)
-        },
-        arrows=tuple(partial(one.host.arrows, run.origin) for run, one, _ in profiles if options.host_calls != "none"),
+        counters={number: partial(_counters, one, run.origin, run.last) for number, (run, one) in enumerate(profiles)},
+        arrows=tuple(partial(one.host.arrows, run.origin) for run, one in profiles if options.host_calls != "none"),
         counter_descriptions=extra.DESCRIPTIONS,
         in_view=partial(_in_view, profiles),
         steady=partial(_steady, profiles),
-        groups=tuple(_group(one, number) for number, (_, one, _) in enumerate(profiles)),
-        left_out=sum(chosen.left_out for _, _, chosen in profiles if chosen is not None)
+        groups=tuple(_group(one, number) for number, (_, one) in enumerate(profiles)),
+        left_out=sum(one.chosen.left_out for _, one in profiles if one.chosen is not None)
         + sum(len(alignment.profile.activities) for run in drawn for alignment in run.left_out),
-        left_out_ns=sum(chosen.left_out_ns for _, _, chosen in profiles if chosen is not None)
+        left_out_ns=sum(one.chosen.left_out_ns for _, one in profiles if one.chosen is not None)
         + sum(sum(one.profile.commands.time_ns.tolist()) for run in drawn for one in run.left_out),
     )
     if options.with_args:
@@ -240,36 +219,37 @@ def _group(one: _Profile, number: int) -> Group:
     )
 
 
-def _in_view(profiles: Sequence[tuple[_Run, _Profile, Chosen | None]]) -> tuple[int, int] | None:
+def _in_view(profiles: Sequence[tuple[_Run, _Profile]]) -> tuple[int, int] | None:
     """Return the times of the first profile with a steady iteration, on the trace's axis."""
-    for run, one, chosen in profiles:
-        span = steady_iteration(one.device.measures, one.base, chosen)
+    for run, one in profiles:
+        span = steady_iteration(one.device.measures, one.base, one.chosen)
         if span is not None:
             return max(0, span[0] - run.origin), max(0, min(span[1], run.last) - run.origin)
     return None
 
 
-def _steady(profiles: Sequence[tuple[_Run, _Profile, Chosen | None]]) -> dict[int, tuple[int, int]]:
+def _steady(profiles: Sequence[tuple[_Run, _Profile]]) -> dict[int, tuple[int, int]]:
     """Return the steady iterations of the first profile that has them, on the trace's axis."""
-    for run, one, chosen in profiles:
-        spans = steady_iterations(one.device.measures, one.base, chosen)
+    for run, one in profiles:
+        spans = steady_iterations(one.device.measures, one.base, one.chosen)
         if spans:
             return {number: (start - run.origin, end - run.origin) for number, (start, end) in spans.items()}
     return {}
 
 
-def _counters(one: _Profile, origin: int, last: int, chosen: Chosen | None) -> Iterator[CounterValue | CounterValues]:
+def _counters(one: _Profile, origin: int, last: int) -> Iterator[CounterValue | CounterValues]:
     """Return the device's counters; if only a part is drawn, from its beginning to its end."""
-    alignment = one.alignment
+    alignment, chosen = one.alignment, one.chosen
     if chosen is None:
         yield from extra.events(alignment, one.base, one.device, origin, last)
         yield from extra.rate_events(alignment, one.base, one.device, origin, None)
         return
     facts = {position: fact for position, fact in alignment.facts.items() if chosen.drawn[position]}
     part = msgspec.structs.replace(alignment, facts=facts)
-    first, end = one.device.first_ns(), one.device.last_ns()
-    if first is None or end is None:
+    reach = reach_of(one.device)
+    if reach is None:
         return
+    first, end = reach
     both: tuple[Iterator[CounterValue | CounterValues], ...] = (
         extra.events(part, one.base, one.device, origin, end),
         extra.rate_events(alignment, one.base, one.device, origin, chosen),
@@ -344,16 +324,9 @@ def _beside(reach: tuple[int, int] | None, alignment: Alignment, base: TimeBase,
     return base.moved(reach[0] - min(starts))
 
 
-def _reach(parts: Sequence[_Part]) -> tuple[int, int] | None:
-    """Return the first and the last time drawn so far."""
-    starts = [start for part in parts if (start := part.first_ns()) is not None]
-    ends = [end for part in parts if (end := part.last_ns()) is not None]
-    return (min(starts), max(ends)) if starts and ends else None
-
-
 def _has_device(alignment: Alignment) -> bool:
     """Return whether it has more than ops on the host."""
     return bool(alignment.profile.activities or not alignment.profile.framework.nodes)
 
 
-__all__ = ["BuildOptions", "Fold", "HostCalls", "RunToDraw", "Selection", "TimeBase", "Tracks", "build"]
+__all__ = ["FIRST_DEVICE", "BuildOptions", "Fold", "HostCalls", "RunToDraw", "Selection", "TimeBase", "Tracks", "build"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from mio2trace.align import Alignment, DeviceClock, LayerRun
 from mio2trace.align.clocks.axis import FAR_NS, SAME
 from mio2trace.align.exact import execution_of
-from mio2trace.model.profile import Execution, Inputs, Profile, Size3
+from mio2trace.model.profile import Execution, Inputs, Profile
 from mio2trace.model.tables import Codes, Pool, by_key, firsts, present, sorted_pool
 from mio2trace.notes import Notes
-from mio2trace.trace import NO, Column, CounterValue, Numbers, Slice, column
+from mio2trace.trace import NO, Column, Numbers, Slice, column
 
 ROW = 16384
 """The values of a counter, or similar slices, that are drawn at once: some hundred kilobytes of text."""
@@ -181,6 +181,16 @@ def told(columns: Mapping[str, Column]) -> dict[str, Column]:
     return {key: column for key, column in columns.items() if _has_any(column)}
 
 
+class _Side(Protocol):
+    def bounds(self) -> Iterator[int]: ...
+
+
+def reach_of(*sides: _Side) -> tuple[int, int] | None:
+    """Return the first and the last time that these draw on the axis; None if they draw nothing."""
+    times = [at for side in sides for at in side.bounds()]
+    return (min(times), max(times)) if times else None
+
+
 def _has_any(column: Column) -> bool:
     if not isinstance(column, np.ndarray):
         has = np.array([value is not None for value in column.values], bool)
@@ -262,21 +272,22 @@ def short_name(name: str) -> str:
     return name[:100] or "unnamed kernel"
 
 
-def size_text(size: Size3) -> str:
-    return "x".join(map(str, size))
-
-
 # -- Distinct numbers of processes and tracks in a trace ---------------------------------------------------------------
+
+
+FIRST_DEVICE = 100
+"""Viewers append the numbers of processes to names: hosts from 1, devices from 100."""
 
 
 class Ids:
     """Gives out each number once.
 
-    Viewers append numbers to names, so callers ask for a meaningful one (hosts from 1, devices from 100, their tracks
-    after them). If many profiles are drawn and the number is taken, they get the next one after all others.
+    Callers ask for a meaningful one (tracks after their device). If many profiles are drawn and the number is taken,
+    they get the next one after all others. ``host``, ``device``: the first free ones for the next profile.
     """
 
     def __init__(self) -> None:
+        self.host, self.device = 1, FIRST_DEVICE
         self._taken: set[int] = set()
         self._last = 0
 
@@ -389,17 +400,13 @@ def execution_columns(executions: Mapping[int, Execution], numbers: Numbers | Co
     """Return the own arguments of the executions with these numbers, many of which may have none."""
     if not executions:
         return {}
-    return in_columns([_execution_args(executions.get(number)) for number in numbers.tolist()])
-
-
-def _execution_args(execution: Execution | None) -> dict[str, Any]:
-    args: dict[str, Any] = {} if execution is None or execution.step is None else {"step": execution.step}
-    memory = None if execution is None else execution.memory
-    if memory is not None:
-        args["requested_bytes"] = memory.requested_bytes
-        args["peak_bytes"] = memory.peak_bytes
-        args["output_bytes"] = memory.output_bytes
-    return args
+    rows = []
+    for execution in map(executions.get, numbers.tolist()):
+        args: dict[str, Any] = {} if execution is None or execution.step is None else {"step": execution.step}
+        if execution is not None and execution.memory is not None:
+            args |= msgspec.structs.asdict(execution.memory)
+        rows.append(args)
+    return in_columns(rows)
 
 
 def executions_of(profile: Profile) -> Mapping[int, Execution]:
@@ -408,15 +415,3 @@ def executions_of(profile: Profile) -> Mapping[int, Execution]:
         return {}
     told = ((position, execution_of(profile, position)) for position in range(len(profile.activities)))
     return {position: execution for position, execution in told if execution is not None}
-
-
-def allocators(
-    profile: Profile, base: TimeBase, process: int, first: int | None, last: int | None, origin: int
-) -> Iterator[CounterValue]:
-    """Return the bytes that the framework's allocator of each device has handed out, within the drawn time."""
-    names = {device.index: device.name for device in profile.devices}
-    for held in profile.framework.allocated:
-        at = base.host(held.time_ns)
-        if at is not None and first is not None and last is not None and first <= at <= last:
-            name = f"{names[held.device]} allocator"
-            yield CounterValue(process, name, "MB", at - origin, six_digits(held.size_bytes / 1e6))

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,6 @@ from mio2trace.draw.base import (
     merged,
     shared_slices,
     shifted,
-    size_text,
     three_digits,
     told,
 )
@@ -301,7 +300,7 @@ class Commands:
             ("gwo", offset),
         ):
             if of_kernel is not None:
-                args[key] = size_text(of_kernel)
+                args[key] = "x".join(map(str, of_kernel))
         linked = self._links.operation_of[position] != NONE
         full_name = _at(commands.name, position)
         name = kernel_name(full_name) if linked else None
@@ -413,15 +412,6 @@ _HELP_OVERFLOW = "Kernels and copies that ran while others of the same queue did
 _HELP_FOLDED = "Work outside of the iterations, on its own track because of --fold."
 
 
-class _Chunk(NamedTuple):
-    """The drawn part of some commands of a lane: the passes, layers and operations that begin with one of them; the
-    commands, by their number in the lane.
-    """
-
-    spans: Sequence[Spans]
-    commands: Numbers
-
-
 _NONE = np.zeros(0, np.int64)
 _NO_SPANS = Spans(_NONE, _NONE, _NONE, np.zeros(0, np.bool_))
 
@@ -429,16 +419,15 @@ _NO_SPANS = Spans(_NONE, _NONE, _NONE, np.zeros(0, np.bool_))
 class DeviceSide:
     """Draws one profile's activities that have device times. Overlaps that do not nest go to overflow lanes.
 
-    ``process_of``: numbers of the devices' processes from ``first_process`` on. ``track_of``: numbers of their lanes;
-    viewers show them beside the names. ``next_process``: the next free number. ``fold``: parts of the run on tracks of
-    their own. ``measures``: of the profile. ``process``: distinguishes its slices from those of other processes.
+    ``process_of``: numbers of the devices' processes. ``track_of``: numbers of their lanes; viewers show them beside
+    the names. ``fold``: parts of the run on tracks of their own. ``measures``: of the profile. ``process``:
+    distinguishes its slices from those of other processes.
     """
 
     def __init__(
         self,
         measures: Measures,
         base: TimeBase,
-        first_process: int,
         device_name: str,
         suffix: str,
         ids: Ids,
@@ -471,15 +460,14 @@ class DeviceSide:
         self._lanes = self._pack()
         self.process_of: dict[int, int] = {}
         self._tracks: dict[_Lane, int] = {}
-        self.next_process = first_process
         lanes_of: dict[int, list[_Lane]] = {}
         for lane in self._lanes:
             lanes_of.setdefault(self._device_of.get(lane[0], 0), []).append(lane)
         for device in sorted({queue.device for queue in alignment.profile.queues} or {0}):
-            self.process_of[device] = track = ids.take(self.next_process)
+            self.process_of[device] = track = ids.take(ids.device)
             for lane in lanes_of.get(device, ()):
                 self._tracks[lane] = track = ids.take(track + 1)
-            self.next_process = track - track % 100 + 100
+            ids.device = track - track % 100 + 100
         self.track_of = np.zeros(len(self._commands), np.int32)
         """The track of each activity with device times."""
         for lane, positions in self._lanes.items():
@@ -519,19 +507,13 @@ class DeviceSide:
             folded[np.isin(self._operation_of, searches)] = 1
         return folded
 
-    def first_ns(self) -> int | None:
-        return min((self._base.device(device, start) for device, start, _ in self._reaches()), default=None)
-
-    def last_ns(self) -> int | None:
-        return max((self._base.device(device, end) for device, _, end in self._reaches()), default=None)
-
-    def _reaches(self) -> Iterator[tuple[int, int, int]]:
-        """Return (device, start, end) of the first and the last slice of each lane."""
+    def bounds(self) -> Iterator[int]:
+        """Yield when the first slice of each lane begins, and when the last one ends."""
         for (queue, _, _), positions in self._lanes.items():
             drawn = positions if self._chosen is None else positions[self._chosen.drawn[positions]]
             if len(drawn):
-                start, end = self._commands.start_ns[drawn[0]], self._commands.end_ns[drawn[-1]]
-                yield self._device_of.get(queue, 0), int(start), int(end)
+                for at in (self._commands.start_ns[drawn[0]], self._commands.end_ns[drawn[-1]]):
+                    yield self._base.device(self._device_of.get(queue, 0), int(at))
 
     def begins(self) -> Iterator[int]:
         """Yield when the first slice of each lane begins, a container or a command."""
@@ -556,7 +538,8 @@ class DeviceSide:
 
     def tracks(self) -> list[Track]:
         several = len({queue for queue, _, _ in self._lanes}) > 1
-        usual, names = self._what(), row_names(self._alignment.profile)
+        levels = "layers > " * bool(self._alignment.links.runs) + "operations > " * self._has_operations
+        usual, names = f"{levels}kernels", row_names(self._alignment.profile)
         result = []
         for key in self._shown_lanes:
             queue, lane, folded = key
@@ -628,11 +611,6 @@ class DeviceSide:
     def _shown_lanes(self) -> list[_Lane]:
         return [lane for lane in self._lanes if self._chosen is None or next(self._chunks(lane), None) is not None]
 
-    def _what(self) -> str:
-        levels = ["layers"] if self._alignment.links.runs else []
-        levels += ["operations"] if self._has_operations else []
-        return " > ".join([*levels, "kernels"])
-
     def events(self, origin: int) -> Iterator[Slices]:
         """Yield the commands of each lane in columns, with their containers among them."""
         of_level = self.containers.passes, self.containers.layers, self.containers.operations
@@ -688,16 +666,17 @@ class DeviceSide:
         found: dict[int, list[Numbers]] = {}
         for (queue, _, _), positions in self._lanes.items():
             found.setdefault(self._device_of.get(queue, 0), []).append(positions)
-        return {device: self._by_start(lanes) for device, lanes in sorted(found.items())}
+        ordered: dict[int, Numbers] = {}
+        for device, lanes in sorted(found.items()):
+            ordered[device] = positions = lanes[0]
+            if len(lanes) > 1:
+                positions = np.concatenate(lanes)
+                ordered[device] = positions[np.lexsort((positions, self._commands.start_ns[positions]))]
+        return ordered
 
-    def _by_start(self, lanes: Sequence[Numbers]) -> Numbers:
-        if len(lanes) == 1:
-            return lanes[0]
-        positions = np.concatenate(lanes)
-        return positions[np.lexsort((positions, self._commands.start_ns[positions]))]
-
-    def _chunks(self, lane: _Lane) -> Iterator[_Chunk]:
-        """Yield the drawn slices of a lane, a limited number at once. A container spans an unbroken row of its
+    def _chunks(self, lane: _Lane) -> Iterator[tuple[Sequence[Spans], Numbers]]:
+        """Yield the drawn slices of a lane, a limited number at once: the passes, layers and operations that begin with
+        one of some commands, and these commands by their number in the lane. A container spans an unbroken row of its
         activities.
 
         Commands without length are drawn one by one.
@@ -725,7 +704,7 @@ class DeviceSide:
             if chosen is not None:
                 commands = commands[chosen.drawn[positions[first:last]]]
             if len(commands) or any(map(len, spans_of)):
-                yield _Chunk(spans_of, commands)
+                yield spans_of, commands
 
     def _around(self, chosen: Chosen, positions: Numbers) -> tuple[int, int]:
         """Return the begin and end of the commands of a lane inside a selection, with all of the containers there."""

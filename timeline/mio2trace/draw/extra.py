@@ -55,7 +55,7 @@ class _Shown(NamedTuple):
 
 
 class ByNameSide:
-    """The rows of one profile, with a process for each device and kind. ``next_process``: the next free number."""
+    """The rows of one profile, with a process for each device and kind."""
 
     def __init__(
         self,
@@ -63,7 +63,6 @@ class ByNameSide:
         base: TimeBase,
         device: DeviceSide,
         kinds: Sequence[Tracks],
-        first_process: int,
         suffix: str,
         ids: Ids,
     ) -> None:
@@ -75,14 +74,15 @@ class ByNameSide:
         self._suffix = suffix
         self._processes: list[Process] = []
         self._tracks: list[tuple[Track, str, list[_Shown]]] = []
-        self.next_process = first_process
+        self._next_process = ids.device
+        ids.device += 100_000  # its rows are numbered when they are filled
 
     def fill(self) -> None:
         several = len(self._device.process_of) > 1
         for kind in self._kinds:
             for device, rows in sorted(self._found(kind).items()):
                 title = f"{_TITLES[kind]}{f', device {device}' if several else ''}{self._suffix}"
-                process = track = self._ids.take(self.next_process)
+                process = track = self._ids.take(self._next_process)
                 self._processes.append(
                     Process(id=process, name=title, sort=-5 + len(self._processes), description=_HELP[kind])
                 )
@@ -93,7 +93,7 @@ class ByNameSide:
                         label = f"{name} ({lane + 1})" if lane else name
                         row = Track(id=track, process=process, name=label, sort=track)
                         self._tracks.append((row, _CATEGORIES[kind], shown))
-                self.next_process = track - track % 100 + 100
+                self._next_process = track - track % 100 + 100
 
     def _found(self, kind: Tracks) -> dict[int, dict[str, list[_Shown]]]:
         """Return device -> row -> its content."""
@@ -130,11 +130,8 @@ class ByNameSide:
         run = self._alignment.links.run_of[position]
         return {} if run == NONE else {"layer": self._alignment.links.runs[run].layer}
 
-    def first_ns(self) -> int | None:
-        return None  # the time is the device's
-
-    def last_ns(self) -> int | None:
-        return None
+    def bounds(self) -> Iterator[int]:
+        return iter(())  # the time is the device's
 
     def processes(self) -> list[Process]:
         return self._processes
@@ -154,7 +151,9 @@ class ByNameSide:
 class PrintedSide:
     """One iteration of printed means in execution order; and the iterations themselves if the log has their stamps."""
 
-    def __init__(self, logs: Sequence[FrameworkLog], process: int, notes: Notes, ids: Ids, suffix: str = "") -> None:
+    def __init__(self, logs: Sequence[FrameworkLog], notes: Notes, ids: Ids, suffix: str = "") -> None:
+        process = ids.host
+        ids.host += 1
         self._process = ids.take(process)
         self._suffix = suffix
         self._layers, self._log = ids.take(process * 10 + 1), ids.take(process * 10 + 2)
@@ -193,11 +192,9 @@ class PrintedSide:
                 found[direction].append((layer, printed))
         return found
 
-    def first_ns(self) -> int | None:
-        return self._iterations[0][0] if self._iterations else 0
-
-    def last_ns(self) -> int | None:
-        return self._iterations[-1][1] if self._iterations else self._length()
+    def bounds(self) -> Iterator[int]:
+        yield self._iterations[0][0] if self._iterations else 0
+        yield self._iterations[-1][1] if self._iterations else self._length()
 
     def _length(self) -> int:
         return sum(printed for layers in self._directions.values() for _, printed in layers)

@@ -30,16 +30,17 @@ from mio2trace.draw.base import (
     Ids,
     Nodes,
     TimeBase,
-    allocators,
     execution_columns,
     flags,
     inputs_args,
     layer_args,
     merged,
     on_axis,
+    reach_of,
     shared_slices,
     shifted,
     short_name,
+    six_digits,
     told,
 )
 from mio2trace.draw.containers import FirstFit, distinct, operation_args, packed_spans, source_args
@@ -70,7 +71,20 @@ from mio2trace.ops.aten import ROWS
 from mio2trace.ops.log.statements import AlarmLevel, alarm_messages
 from mio2trace.ops.operation import Operation, operation_name
 from mio2trace.ops.ranges import is_library_call, shown_text
-from mio2trace.trace import NO_ARGS, Args, Column, Columns, Event, Flows, Process, Slice, Slices, Track, whole
+from mio2trace.trace import (
+    NO_ARGS,
+    Args,
+    Column,
+    Columns,
+    CounterValue,
+    Event,
+    Flows,
+    Process,
+    Slice,
+    Slices,
+    Track,
+    whole,
+)
 
 _LONGEST = 90
 """Characters of a log line in the name of a slice."""
@@ -286,16 +300,16 @@ _Shown = Callable[[str], str]
 """Gives the name of the slice of a command with this name."""
 
 
-class _Row(NamedTuple):
+class Row(NamedTuple):
     """Items of one row, in order: when each begins and ends on the axis, and its number among all items."""
 
     starts: Numbers
     ends: Numbers
-    items: Codes
+    items: Numbers | Codes
 
-    def take(self, rows: Any) -> _Row:
+    def take(self, rows: Any) -> Row:
         """Return some of them; ``rows`` is anything that numpy takes as an index."""
-        return _Row(self.starts[rows], self.ends[rows], self.items[rows])
+        return Row(self.starts[rows], self.ends[rows], self.items[rows])
 
 
 class Threads:
@@ -360,9 +374,9 @@ class Threads:
         del own
         starts = starts[in_order]
         ends = ends[in_order]
-        everything = _Row(starts, ends, order[in_order])
+        everything = Row(starts, ends, order[in_order])
         del starts, ends, order, in_order
-        self._rows: list[tuple[Thread, int, _Row]] = []
+        self._rows: list[tuple[Thread, int, Row]] = []
         begin = 0
         for thread, count in counts:
             known = profile.threads[thread] if thread < len(profile.threads) else Thread(index=thread)
@@ -388,7 +402,7 @@ class Threads:
                 _chosen(row.take(slice(first, first + _AT_ONCE)), launched, chosen)
                 for first in range(0, len(row.items), _AT_ONCE)
             ]
-            kept = _Row(*map(np.concatenate, zip(*parts, strict=True)))
+            kept = Row(*map(np.concatenate, zip(*parts, strict=True)))
             if len(kept.items):
                 rows.append((thread, lane, kept))
         self._rows = rows
@@ -435,13 +449,13 @@ class Threads:
         return _Launches(activities, np.cumsum(counts)[:-1].astype(np.int32), counts[1:].astype(np.int32))
 
 
-def _chosen(row: _Row, launched: Numbers, chosen: Chosen) -> _Row:
+def _chosen(row: Row, launched: Numbers, chosen: Chosen) -> Row:
     """Return what of a row is drawn. ``launched``: how many drawn activities each item launched."""
     starts, ends = chosen.clipped(row.starts, row.ends)
     wanted = launched[row.items] > 0
     if not chosen.longest_only:
         wanted |= chosen.have_time(row.starts, row.ends) & (row.ends - row.starts >= chosen.min_ns)
-    return _Row(starts, ends, row.items).take((starts < ends) & wanted)
+    return Row(starts, ends, row.items).take((starts < ends) & wanted)
 
 
 class _Launches(NamedTuple):
@@ -452,7 +466,7 @@ class _Launches(NamedTuple):
     counts: Codes
 
 
-def _arrows_of(track: int, row: _Row, launches: _Launches, arrows: Arrows) -> Iterator[Flows]:
+def _arrows_of(track: int, row: Row, launches: _Launches, arrows: Arrows) -> Iterator[Flows]:
     for begin in range(0, len(row.items), ROW):
         here = row.take(slice(begin, begin + ROW))
         first, counts = launches.begins[here.items], launches.counts[here.items]
@@ -496,7 +510,7 @@ class _Looks:
         keys[:first_call] = ranges.codes
         self._keys = sorted_pool(keys).codes
 
-    def drawn(self, track: int, origin: int, row: _Row) -> Slices:
+    def drawn(self, track: int, origin: int, row: Row) -> Slices:
         items = row.items
         likes = shared_slices(self._keys, items, self._likes[track], partial(self._like, track))
         launched = self._launched[items].astype(np.int64)  # `NO` has no place in fewer bits
@@ -510,7 +524,7 @@ class _Looks:
         columns |= execution_columns(self._executions, items)
         return Slices(track, (Columns(likes, shifted(row.starts, -origin), row.ends - row.starts, told(columns)),))
 
-    def _of_calls(self, field: str, items: Codes) -> Numbers:
+    def _of_calls(self, field: str, items: Numbers | Codes) -> Numbers:
         """Return a column of the calls for these items; `NO` for ranges."""
         found, first = np.full(len(items), NO), self._first_call
         for calls in (self._profile.commands.calls, self._profile.lone_calls):
@@ -539,7 +553,7 @@ class _Looks:
         return Slice(track, 0, 0, name_of, what.kind, NO_ARGS, shared)
 
 
-def _nested(row: _Row) -> list[_Row]:
+def _nested(row: Row) -> list[Row]:
     """Return lanes in which items, by start and longest first, nest or are disjoint, each in the first that fits."""
     if _is_nested(row):
         return [row]
@@ -560,7 +574,7 @@ def _nested(row: _Row) -> list[_Row]:
     return [row.take(lane) for lane in lanes]
 
 
-def _is_nested(row: _Row) -> bool:
+def _is_nested(row: Row) -> bool:
     """Return whether items in order nest or are disjoint, not too deep."""
     depth, ends = np.arange(len(row.starts), dtype=np.int32), np.sort(row.ends)
     for first in range(0, len(depth), _AT_ONCE):
@@ -729,12 +743,11 @@ _Span = tuple[int, int, str, dict[str, Any]]
 class HostSide:
     """Draws the host of one profile; nothing if host times are missing or not related to the device's."""
 
-    def __init__(  # noqa: PLR0913 - the last is keyword-only
+    def __init__(
         self,
         alignment: Alignment,
         base: TimeBase,
         device: DeviceSide,
-        process: int,
         host_calls: str,
         suffix: str,
         notes: Notes,
@@ -746,8 +759,9 @@ class HostSide:
         self._chosen: Chosen | None = None
         self._base = base
         self._device = device
-        self._wanted = process
-        self._process = ids.take(process)
+        self._wanted = ids.host
+        ids.host += 1
+        self._process = ids.take(self._wanted)
         self._number = functools.cache(ids.take)  # the lane of a track, by its number in a small trace
         self._suffix = suffix
         related = base.host(0) is not None
@@ -772,7 +786,8 @@ class HostSide:
         starts, ends = links.runs.column("host_start_ns"), links.runs.column("host_end_ns")
         runs = np.flatnonzero((starts != NO) & (ends != NO) & (starts <= ends)) if related else np.empty(0, np.int64)
         runs = runs[self._are_near(starts[runs], ends[runs])]
-        self._layers = Layers(runs, base.all_hosts(starts[runs]), base.all_hosts(ends[runs]))
+        self._layers = Row(base.all_hosts(starts[runs]), base.all_hosts(ends[runs]), runs)
+        """The executions of layers by their numbers."""
         first, place_of = rows_of(links.runs.column("pass_")[runs])
         bounds = least(place_of, starts[runs], len(first)), most(place_of, ends[runs], len(first))
         begin, end = (base.all_hosts(times).tolist() for times in bounds)
@@ -821,14 +836,14 @@ class HostSide:
         self._chosen = chosen
         if self._api is not None:
             self._api.show_only(chosen)
-        links, (runs, starts, ends) = self._alignment.links, self._layers
+        links, (starts, ends, runs) = self._alignment.links, self._layers
         has_iteration = np.array([chosen.has_iteration(one.iteration) for one in links.passes], bool)
         is_drawn = has_iteration[links.runs.column("pass_")[runs]] & self._are_inside(starts, ends)
         if chosen.longest_only:
             is_drawn &= np.isin(runs, [*chosen.runs])
         else:
             is_drawn &= ends - starts >= chosen.min_ns
-        self._layers = Layers(runs[is_drawn], starts[is_drawn], ends[is_drawn])
+        self._layers = self._layers.take(is_drawn)
         log = []
         for start, end, name, args in self._log:
             clipped = chosen.clip(start, end) if chosen.has_iteration(args.get("iteration")) else None
@@ -886,15 +901,15 @@ class HostSide:
                 kept.append((start, end, name, args))
         return kept
 
-    def _bounds(self) -> Iterator[int]:
-        """Times that bound the whole host's side, among others."""
+    def bounds(self) -> Iterator[int]:
+        """Yield times that bound the whole host's side, among others."""
         if self._api is not None:
             yield from self._api.bounds()
         if self._chosen is None:
             for span in self._passes.values():
                 yield from span
         else:  # cut to the window, as they are drawn
-            for column in self._clipped(*self._layers[1:]):
+            for column in self._clipped(*self._layers[:2]):
                 yield from present(column)[[0, -1]].tolist() if len(column) else ()
         for start, end, _, _ in (*self._log[:1], *self._log[-1:]):
             yield start
@@ -902,12 +917,6 @@ class HostSide:
         for row in (*self._calls, *self._messages):
             yield int(row.starts[0])
             yield int(row.ends.max())
-
-    def first_ns(self) -> int | None:
-        return min(self._bounds(), default=None)
-
-    def last_ns(self) -> int | None:
-        return max(self._bounds(), default=None)
 
     def begins(self) -> Iterator[int]:
         """Yield when rows of passes and layers begin."""
@@ -935,7 +944,7 @@ class HostSide:
 
     def tracks(self) -> list[Track]:
         present = (
-            (_LAYERS, "Layers on the host", _HELP_LAYERS, len(self._layers.runs) > 0),
+            (_LAYERS, "Layers on the host", _HELP_LAYERS, len(self._layers.items) > 0),
             (_LOG, "Log", _HELP_LOG, bool(self._log)),
         )
         tracks = [] if self._api is None else self._api.tracks()
@@ -952,7 +961,7 @@ class HostSide:
         if len(tracks) > 1:
             # If the program waits, its calls are not beside its layers.
             main = next(
-                (n for n, one in enumerate(tracks) if one.id == self._track(_LAYERS) and len(self._layers.runs)), 0
+                (n for n, one in enumerate(tracks) if one.id == self._track(_LAYERS) and len(self._layers.items)), 0
             )
             tracks[main] = msgspec.structs.replace(tracks[main], main=True)
         return distinct(tracks)
@@ -980,15 +989,18 @@ class HostSide:
             yield from self._api.events(origin)
         elif self._api is not None:
             yield from self._api.events(origin, self._arrows(origin) if arrows else None)
-        yield from self._allocators(origin)
+        if self._alignment.profile.framework.allocated:
+            yield from self._allocators(origin)
 
-    def _allocators(self, origin: int) -> Iterator[Event]:
-        profile = self._alignment.profile
-        if profile.framework.allocated:
-            starts = [at for at in (self.first_ns(), self._device.first_ns()) if at is not None]
-            ends = [at for at in (self.last_ns(), self._device.last_ns()) if at is not None]
-            first, last = min(starts, default=None), max(ends, default=None)
-            yield from allocators(profile, self._base, self._process, first, last, origin)
+    def _allocators(self, origin: int) -> Iterator[CounterValue]:
+        """Yield the bytes that the framework's allocator of each device has handed out, within the drawn time."""
+        profile, reach = self._alignment.profile, reach_of(self, self._device)
+        names = {device.index: device.name for device in profile.devices}
+        for held in profile.framework.allocated if reach is not None else ():
+            at = self._base.host(held.time_ns)
+            if at is not None and reach is not None and reach[0] <= at <= reach[1]:
+                name = f"{names[held.device]} allocator"
+                yield CounterValue(self._process, name, "MB", at - origin, six_digits(held.size_bytes / 1e6))
 
     def _are_inside(self, starts: Numbers, ends: Numbers) -> NDArray[np.bool_]:
         """Return whether any of each span is in the drawn window."""
@@ -1098,26 +1110,18 @@ def _alone(track: int, spans: HostSpans, origin: int) -> Columns:
 # -- Layers with known times on the host, inside their passes, on one track --------------------------------------------
 
 
-class Layers(NamedTuple):
-    """Executions of layers by their numbers, and their times on the axis."""
-
-    runs: Numbers
-    starts: Numbers
-    ends: Numbers
-
-
 _Clip = Callable[[Numbers, Numbers], tuple[Numbers, Numbers]]
 
 
 def host_layers(
-    links: Links, layers: Layers, passes: Mapping[int, tuple[int, int]], clip: _Clip, track: int, origin: int
+    links: Links, layers: Row, passes: Mapping[int, tuple[int, int]], clip: _Clip, track: int, origin: int
 ) -> Iterator[Slices]:
     """Return the slices in order, passes among their layers.
 
     Times are on the axis; passes by number. Overlaps are clipped, because containers may be. A span without duration
     occupies one nanosecond of the track, so that nothing else begins there. ``clip``: the drawn parts of spans.
     """
-    pass_of = links.runs.column("pass_")[layers.runs]
+    pass_of = links.runs.column("pass_")[layers.items]
     first, place_of = rows_of(pass_of)
     numbers_of = pass_of[first]
     bounds = np.array([passes[number] for number in numbers_of.tolist()], np.int64).reshape(-1, 2)
@@ -1126,8 +1130,8 @@ def host_layers(
     rank = np.empty_like(in_time)
     rank[in_time] = np.arange(len(in_time))
     order = np.lexsort((layers.ends, layers.starts, rank[place_of]))
-    given = Layers(*(column[order] for column in layers))
-    drawn = Layers(given.runs, *clip(given.starts, given.ends))
+    given = layers.take(order)
+    drawn = Row(*clip(given.starts, given.ends), given.items)
     is_cut = (drawn.starts != given.starts) | (drawn.ends != given.ends)
     counts = np.bincount(rank[place_of], minlength=len(first))
     begins, ends = clip(*bounds.T)
@@ -1135,7 +1139,7 @@ def host_layers(
     drawn, begins, ends = _beside(drawn, begins, ends, counts)
     of_time = [links.passes[number] for number in numbers_of[in_time].tolist()]
     iterations = numbers((one.iteration for one in of_time), len(of_time))
-    keys = links.runs.layers().codes[drawn.runs]
+    keys = links.runs.layers().codes[drawn.items]
     behind = np.cumsum(counts)
     opened = 0
     while opened < len(counts):  # whole passes, of `ROW` layers together
@@ -1148,7 +1152,7 @@ def host_layers(
         })  # fmt: skip
         starts = drawn.starts[rows]
         columns = Columns(
-            _likes(links, drawn.runs[rows], keys[rows], track), starts - origin, drawn.ends[rows] - starts, args
+            _likes(links, drawn.items[rows], keys[rows], track), starts - origin, drawn.ends[rows] - starts, args
         )
         around = zip(of_time[own], begins[own].tolist(), ends[own].tolist(), is_pass_cut[own].tolist(), strict=True)
         containers = [
@@ -1160,7 +1164,7 @@ def host_layers(
         yield Slices(track, (whole(containers), columns), merged(places, np.arange(1, 2 * len(starts), 2)))
 
 
-def _beside(layers: Layers, begins: Numbers, ends: Numbers, counts: Numbers) -> tuple[Layers, Numbers, Numbers]:
+def _beside(layers: Row, begins: Numbers, ends: Numbers, counts: Numbers) -> tuple[Row, Numbers, Numbers]:
     """Return spans without overlaps: layers, in their order, and begins and ends of the passes around ``counts`` of
     them each."""
     # The track is done up to max(done before + 1 of a layer, what the span itself takes): a running maximum of what
@@ -1168,7 +1172,7 @@ def _beside(layers: Layers, begins: Numbers, ends: Numbers, counts: Numbers) -> 
     behind = np.cumsum(counts)
     opens = behind - counts + 2 * np.arange(len(counts))
     closes = opens + counts + 1
-    is_layer = np.ones(len(layers.runs) + 2 * len(counts), bool)
+    is_layer = np.ones(len(layers.items) + 2 * len(counts), bool)
     is_layer[opens] = is_layer[closes] = False
     takes = np.empty(len(is_layer), np.int64)
     takes[is_layer] = np.maximum(layers.ends, layers.starts + 1)
@@ -1179,10 +1183,10 @@ def _beside(layers: Layers, begins: Numbers, ends: Numbers, counts: Numbers) -> 
     stops = np.maximum(starts, layers.ends)
     begins = done[opens]
     latest = np.maximum.reduceat(stops, behind - counts) if len(counts) else stops
-    return Layers(layers.runs, starts, stops), begins, np.maximum(np.maximum(begins, ends), latest)
+    return Row(starts, stops, layers.items), begins, np.maximum(np.maximum(begins, ends), latest)
 
 
-def _likes(links: Links, runs: Numbers, keys: Codes, track: int) -> Pool[Slice]:
+def _likes(links: Links, runs: Numbers | Codes, keys: Codes, track: int) -> Pool[Slice]:
     """Return a slice like that of each layer; many have the same printed time. ``keys``: equal if layers are."""
     printed_ns = links.runs.column("printed_ns")[runs]
     first, place_of = rows_of(combined(keys, np.where(printed_ns == NO, 0, printed_ns + 1)))
