@@ -113,11 +113,6 @@ class Measures:
         has_kernels[np.asarray(self._links.operation_of)[self._commands.is_kernel]] = True
         return bytearray(np.where(has_kernels[:-1], np.array(kinds, np.uint8)[self.shared.codes], np.uint8(_NO_WORK)))
 
-    @cached_property
-    def naive_operations(self) -> frozenset[int]:
-        """Operations for which the log names a naive solver."""
-        return frozenset(np.flatnonzero(self.shared.where(is_naive)).tolist()).intersection(self.operation_at)
-
     def _work_at(self, position: int, index: int) -> tuple[int | None, str]:
         """Return the work that counts at an activity of the operation ``index``, and its source; None: unknown work."""
         if index != NONE:
@@ -183,7 +178,10 @@ class Measures:
             (passes, links.layer_unsure, pass_of),
         ):
             sums.add_unsure(number_of[np.fromiter(positions, np.int64, len(positions))])
-        self._add_work(runs, passes)
+        for position, _, flop, told_by in self.work():
+            passes.add_work(int(pass_of[position]), flop, told_by)
+            if run_of[position] != NONE:
+                runs.add_work(int(run_of[position]), flop, told_by)
         helps = (
             parts[0]
             & (indices != NONE)
@@ -195,7 +193,7 @@ class Measures:
         """Those of some kernels that help or are naive; which of them help, are transposes, are naive."""
         kinds = [form.kind for form in self.forms.forms]
         of_naive = np.zeros(len(self.first_of) + 1, bool)
-        of_naive[list(self.naive_operations)] = True
+        of_naive[[*self.operation_at]] = self.shared.where(is_naive)[[*self.operation_at]]
         form_of, operation_of = self.forms.form_of[rows], np.asarray(self._links.operation_of)[rows]
         helps = np.array([kind.helps for kind in kinds], bool)[form_of]
         transposes = np.array([kind.role == "transpose" for kind in kinds], bool)[form_of]
@@ -212,15 +210,6 @@ class Measures:
         for index, form, ns in zip(indices[first].tolist(), forms[first].tolist(), times, strict=True):
             found[self.operation_at[index].primitive, self.forms.forms[form].kind.role] += ns
         return found
-
-    def _add_work(self, runs: Sums, passes: Sums) -> None:
-        """Add the work at each activity where any may count."""
-        pass_of, run_of, outside = self._links.pass_of, self._links.run_of, len(passes) - 1
-        for position, _, flop, told_by in self.work():
-            pass_, run = pass_of[position], run_of[position]
-            passes.add_work(outside if pass_ == NONE else pass_, flop, told_by)
-            if run != NONE:
-                runs.add_work(run, flop, told_by)
 
     def work(self) -> Iterator[tuple[int, int, int | None, str]]:
         """Yield the activities at which work counts: position, operation, FLOP (None: unknown), source."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from mio2trace.align import Alignment
 from mio2trace.measures.device_time import DeviceTime, Launches, class_of_kernel, has_common_clock
-from mio2trace.model.profile import Profile, Size3
+from mio2trace.model.profile import Profile
 from mio2trace.model.tables import NO, Numbers, by_code, distinct, least, most, thin
 from mio2trace.patterns import late
 
@@ -165,7 +165,9 @@ def outliers(profile: Profile) -> tuple[Numbers, Numbers]:
     medians in ns."""
     commands = profile.commands
     # RPD neither names nor sizes the kernels of a graph, and TensorFlow's profiles name the op
-    is_told = commands.grid.where(_is_known) | (~commands.is_replayed & (not profile.framework.activities))
+    is_told = commands.grid.where(lambda grid: grid is not None) | (
+        ~commands.is_replayed & (not profile.framework.activities)
+    )
     is_own = commands.name.where(
         lambda name: class_of_kernel(name) != "communication"
     )  # which waits for other processes
@@ -186,7 +188,3 @@ def outliers(profile: Profile) -> tuple[Numbers, Numbers]:
     found = np.flatnonzero((usual > 0) & (times > OUTLIER * usual))
     found = found[np.argsort(-times[found], kind="stable")]
     return rows[found], usual[found]
-
-
-def _is_known(grid: Size3 | None) -> bool:
-    return grid is not None

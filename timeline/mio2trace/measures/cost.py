@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -148,12 +148,6 @@ class Sums:
         # Most parts have one operation, so no new number is made.
         column[number] = flop if before is None else before + flop
 
-    def _told_by(self, number: int) -> Iterator[str]:
-        if number in self.flop_of_operations:
-            yield "operation"
-        if number in self.flop_of_gemms:
-            yield "gemm"
-
     def activities(self, number: int) -> int:
         """Return the number of kernels and copies."""
         return self.kernels[number] + self.copies.get(number, 0)
@@ -169,6 +163,7 @@ class Sums:
         if len(numbers) != 1:
             return msgspec.structs.replace(total(map(self.cost, numbers)), **more)
         (number,) = numbers
+        sources = {"operation": self.flop_of_operations, "gemm": self.flop_of_gemms}
         return Cost(
             kernels=self.kernels[number],
             copies=self.copies.get(number, 0),
@@ -181,7 +176,7 @@ class Sums:
             naive_ns=self.naive_ns.get(number, 0),
             known_flop=self.flop_of_operations.get(number, 0) + self.flop_of_gemms.get(number, 0),
             unknown_flop=self.unknown_flop.get(number, 0),
-            flop_by=", ".join(self._told_by(number)),
+            flop_by=", ".join(source for source, flop_of in sources.items() if number in flop_of),
             unsure=self.unsure.get(number, 0),
             **more,
         )
@@ -297,9 +292,7 @@ def values_of(activity: Activity, counters: Sequence[HardwareCounter]) -> dict[s
 def measured(activity: Activity, counters: Sequence[HardwareCounter]) -> Measured:
     values = values_of(activity, counters)
     sizes = {field: _whole(values[name] * 1024) for name, field in _BYTES.items() if name in values}
-    start, end = activity.start_ns, activity.end_ns
-    ns = None if start is None or end is None else end - start
-    return Measured(**sizes, flop=_flop(values), ns=ns)
+    return Measured(**sizes, flop=_flop(values), ns=duration(activity))
 
 
 def together(parts: Iterable[Measured]) -> Measured:

@@ -16,6 +16,7 @@ from mio2trace.model.log import Direction, FrameworkLog
 from mio2trace.model.tables import (
     NEVER,
     NO,
+    Activities,
     Numbers,
     Pool,
     by_code,
@@ -69,16 +70,19 @@ class Executions:
         alignment = measures.alignment
         links = alignment.links
         run_of = np.asarray(links.run_of)
-        keys, key_of = measures.steady.layer_rows
+        keys, key_of = links.runs.layers()
         # Runs of one layer in one pass are a group.
-        passes, key_of_run = Pool.of(links.passes), np.array([*key_of], np.int64)
+        passes, key_of_run = Pool.of(links.passes), key_of.astype(np.int64)
         pass_of = passes.codes[links.runs.column("pass_")].astype(np.int64) if links.runs else _NOWHERE
         first, self._group_of_run = distinct(pass_of * len(keys) + key_of_run)
         self._count = len(first)
         rows = np.flatnonzero(run_of != NONE)
         group_of_row = self._group_of_run[run_of[rows]]
         self._words = _words(links.layer_by.column[rows], group_of_row, self._count)
-        self._host_ns, self._host_by = _on_host(alignment, self._group_of_run, self._count, rows, group_of_row)
+        bounds = links.runs.column("host_start_ns"), links.runs.column("host_end_ns")
+        self._host_ns, self._host_by = on_host(
+            alignment.profile.commands, bounds, self._group_of_run, self._count, rows, group_of_row
+        )
         del rows, group_of_row
         order = _order(alignment)
         place, of_pass, group = _in_order(alignment, passes.values, order, keys, key_of_run[first], pass_of[first])
@@ -231,13 +235,17 @@ def _order(alignment: Alignment) -> list[LayerKey]:
     return order + sorted(keys.difference(order), key=lambda key: (key[0], key[1], key[2] or ""))
 
 
-def _on_host(
-    alignment: Alignment, group_of_run: Numbers, count: int, rows: Numbers, group_of_row: Numbers
+def on_host(
+    commands: Activities,
+    bounds: tuple[Numbers, Numbers],
+    group_of_run: Numbers,
+    count: int,
+    rows: Numbers,
+    group_of_row: Numbers,
 ) -> tuple[Numbers, Pool[str]]:
-    """Return by group its time on the host and the source of that; the last one is of no group. ``rows``: the
-    activities in groups."""
-    links, commands = alignment.links, alignment.profile.commands
-    starts, ends = links.runs.column("host_start_ns"), links.runs.column("host_end_ns")
+    """Return by group its time on the host, by bounds, else from its first call to the end of its last one; and the
+    source of that. The last one is of no group. ``bounds``: of the executions; ``rows``: the activities in groups."""
+    starts, ends = bounds
     begun = least(group_of_run, np.where(starts == NO, NEVER, starts), count)
     ended = most(group_of_run, ends, count)
     is_bound = (begun != NEVER) & (ended != NO)

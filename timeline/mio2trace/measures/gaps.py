@@ -78,6 +78,8 @@ class _Gaps:
         self._device = device
         self._common = has_common_clock(alignment)
         self._to_graphs = 0, 0
+        self._found: dict[int, tuple[list[str | None], list[int]]] = {}
+        """By thread, what `_during_most` found."""
 
     def causes(self, windows: Sequence[Span]) -> Iterator[Cause]:
         count: Counter[Why] = Counter()
@@ -102,7 +104,8 @@ class _Gaps:
             thread = None if position == NONE else of_launch
             why, name, of_gap = self._on_host(at, start, end, thread)
             if name and position != NONE:
-                lines[why, name][self._line(position)] += length
+                launch = self._profile.activities[position] if self._profile.line_of else None
+                lines[why, name]["" if launch is None else self._profile.launched_by(launch)] += length
             if not name and self._functions:
                 name, of_gap = self._in_function(start, end, thread)
             during[why][name] += of_gap
@@ -121,9 +124,6 @@ class _Gaps:
                 longest_ns=length, longest_during=name, longest_during_ns=of_gap,
                 to_graphs_ns=to_graphs, to_nodes_ns=to_nodes,
             )  # fmt: skip
-
-    def _line(self, position: int) -> str:
-        return self._profile.launched_by(self._profile.activities[position]) if self._profile.line_of else ""
 
     def _sort_out(
         self, windows: Sequence[Span]
@@ -247,11 +247,6 @@ class _Gaps:
             best[rows[is_more]], most[rows[is_more]] = at[is_more], overlap[is_more]
         shown = [*names.values, None]
         return [shown[code] for code in np.where(best < 0, -1, names.codes[best]).tolist()], most.tolist()
-
-    @cached_property
-    def _found(self) -> dict[int, tuple[list[str | None], list[int]]]:
-        """By thread, what `_during_most` found."""
-        return {}
 
     @cached_property
     def _calls(self) -> dict[int, tuple[Numbers, Numbers, Pool[str]]]:

@@ -151,7 +151,11 @@ def iterations_of(
         place_of[searching] = NONE
     windows = np.full_like(place_of, NONE) if told_by == "whole" else place_of
     # a training loop without marks also loads its data before the first op of a step
-    contiguous = not alignment.steps and not alignment.logs and any(map(part_of_step, _texts(alignment)))
+    contiguous = (
+        not alignment.steps
+        and not alignment.logs
+        and any(map(part_of_step, {made.text for made in alignment.profile.ranges}))
+    )
     devices = device_times(
         alignment, windows, len(numbers), launches, repeated=told_by == "repetition", contiguous=contiguous
     )
@@ -248,10 +252,6 @@ def _slowest(devices: Sequence[DeviceTime]) -> int:
         return 0
     lengths = [(sum(w.step_ns or 0 for w in one.windows), sum(w.kernel_ns for w in one.windows)) for one in devices]
     return max(range(len(devices)), key=lambda at: (*lengths[at], devices[at].recording.compute_ns, -at))
-
-
-def _texts(alignment: Alignment) -> AbstractSet[str]:
-    return {made.text for made in alignment.profile.ranges}
 
 
 def _numbered(alignment: Alignment, searches: AbstractSet[int]) -> tuple[Codes, Source, Phase | None]:
@@ -660,11 +660,12 @@ def step_kinds(measures: Measures, *, of_batches: bool = True) -> list[StepKind]
     for (phase, _), members in kinds.items():
         batches = [step.batch for _, step in members if step.batch is not None]
         lengths = [one.step_ns for one, _ in members if one.step_ns is not None]
+        tokens = [step.tokens for _, step in members if step.tokens is not None]
         found.append(
             StepKind(
                 phase=phase, batch=min(batches, default=None), most_batch=max(batches, default=None),
                 steps=len(members),
-                tokens=_sum([step.tokens for _, step in members]),
+                tokens=sum(tokens) if len(tokens) == len(members) else None,
                 step_ns=mean(lengths) if lengths else None,
                 kernel_ns=mean([one.kernel_ns for one, _ in members]) or 0.0,
                 kernels=mean([one.kernels for one, _ in members]) or 0.0,
@@ -693,8 +694,3 @@ def marked_of(measures: Measures) -> dict[int, MarkedStep]:
     if measures.steady.told.told_by != "named":
         return {}
     return {step.number: step for step in measures.alignment.steps}
-
-
-def _sum(numbers: Sequence[int | None]) -> int | None:
-    known = [number for number in numbers if number is not None]
-    return sum(known) if len(known) == len(numbers) else None

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 import numpy as np
@@ -93,7 +93,7 @@ class SteadyCost(msgspec.Struct, Generic[Key], frozen=True, kw_only=True):
         return self.calls / self.iterations if self.iterations else 0
 
 
-class Ranking(Sequence[SteadyCost[Key]]):
+class Ranking(list[SteadyCost[Key]]):
     """Costs, most kernel time first, equal ones in order of execution. ``total``: of all steady kernels.
 
     ``rest``: the part of it that is in no row, such as kernels in no layer; None if there is none.
@@ -102,26 +102,16 @@ class Ranking(Sequence[SteadyCost[Key]]):
     def __init__(
         self, rows: Sequence[SteadyCost[Key]], total: SteadyCost[str], rest: SteadyCost[str] | None = None
     ) -> None:
+        super().__init__(rows)
         self.total = total
         self.rest = rest
-        self._rows = rows
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    @overload
-    def __getitem__(self, index: int) -> SteadyCost[Key]: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[SteadyCost[Key]]: ...
-    def __getitem__(self, index: int | slice) -> SteadyCost[Key] | Sequence[SteadyCost[Key]]:
-        return self._rows[index]
 
     def of(self, key: Key) -> SteadyCost[Key] | None:
         return self._by_key.get(key)
 
     @cached_property
     def _by_key(self) -> Mapping[Key, SteadyCost[Key]]:
-        return {row.key: row for row in self._rows}
+        return {row.key: row for row in self}
 
 
 class Rows(Generic[Key]):
@@ -347,10 +337,12 @@ class Makeup(msgspec.Struct, frozen=True, kw_only=True):
 def makeup(measures: Measures) -> Makeup:
     of_steady, links, commands = measures.steady.counted, measures.alignment.links, measures.alignment.profile.commands
     kernels, times = of_steady.kernels, of_steady.ns
-    layers, layer_of = measures.steady.layer_rows
-    primitives, primitive_of = _primitives(measures)
+    layers, layer_of = links.runs.layers()
+    # for an op without a family, its kernels show the primitive
+    primitives, of_shared = Pool.of("" if one.is_plain else one.primitive for one in measures.shared.values)
+    primitive_of = np.append(of_shared[measures.shared.codes].astype(np.int64), NONE)  # the last one: no operation
     operations = np.asarray(links.operation_of)[kernels]
-    layer = np.array([*layer_of, NONE], np.int64)[np.asarray(links.run_of)[kernels]]
+    layer = np.append(layer_of, NONE).astype(np.int64)[np.asarray(links.run_of)[kernels]]
     primitive = primitive_of[operations]
     keys = ((layer + 1) * (len(primitives) + 1) + primitive + 1) * len(of_steady.forms) + of_steady.form_of
     first, key_of = distinct(keys)
@@ -395,14 +387,6 @@ def makeup(measures: Measures) -> Makeup:
         short=_counted(times[times < SHORT_NS]),
         all=_counted(times),
     )
-
-
-def _primitives(measures: Measures) -> tuple[Sequence[str], Numbers]:
-    """Return the primitives of the log's operations, and the place of each operation's primitive by index; the last one
-    is for no operation."""
-    # for an op without a family, its kernels show the primitive
-    primitives = Pool.of("" if one.is_plain else one.primitive for one in measures.shared.values)
-    return primitives.values, np.append(primitives.codes[measures.shared.codes].astype(np.int64), NONE)
 
 
 def _naive(measures: Measures) -> Counter[int]:

@@ -26,7 +26,7 @@ from mio2trace.align.exact import layers_of_ranges
 from mio2trace.align.ranges import OpenRanges
 from mio2trace.measures.cost import Cost, Sums, whole
 from mio2trace.measures.device_time import Busy, DeviceTime, Span, Window
-from mio2trace.measures.executions import LayerKey
+from mio2trace.measures.executions import LayerKey, on_host
 from mio2trace.measures.gaps import Cause, causes
 from mio2trace.measures.iterations import Iterations, StepTime, iterations_of, step_time
 from mio2trace.measures.ranking import (
@@ -41,14 +41,11 @@ from mio2trace.measures.ranking import (
 )
 from mio2trace.measures.statistics import part_of
 from mio2trace.model.tables import (
-    NEVER,
     NO,
     Codes,
     Numbers,
     Pool,
     distinct,
-    least,
-    most,
     present,
     sorted_pool,
     summed,
@@ -87,11 +84,12 @@ class Steady:
 
     def has(self, iteration: int | None) -> bool:
         """Return whether the iteration of this number counts; a single iteration may have no number."""
-        return (1 if iteration is None else iteration) in self._numbers
+        return (1 if iteration is None else iteration) in self._place
 
     @cached_property
-    def _numbers(self) -> frozenset[int]:
-        return frozenset(self.iterations)
+    def _place(self) -> Mapping[int, int]:
+        """The place of each iteration that counts, by its number."""
+        return {number: at for at, number in enumerate(self.iterations)}
 
     @property
     def rule(self) -> str:
@@ -129,63 +127,41 @@ class Steady:
     @cached_property
     def layers(self) -> Ranking[LayerKey]:
         """By position in the net, name, direction."""
-        return self._by_layer(*self.layer_rows)
+        return self._by_layer(*self._alignment.links.runs.layers())
 
     @cached_property
     def classes(self) -> Ranking[LayerKey]:
         """By class and direction: ``Conv2d_3`` and ``Conv2d_7`` are two modules of one class, ``conv 3`` and ``conv 7``
         two layers of one kind."""
         layers = self._alignment.links.runs.layers().each()
-        keys, row_of = _keyed((0, class_of(name), direction) for _, name, direction in layers)
-        return self._by_layer(keys, row_of)
+        return self._by_layer(*Pool[LayerKey].of((0, class_of(name), direction) for _, name, direction in layers))
 
-    def _by_layer(self, keys: Sequence[LayerKey], row_of: Sequence[int]) -> Ranking[LayerKey]:
+    def _by_layer(self, keys: Sequence[LayerKey], row_of: Codes) -> Ranking[LayerKey]:
         rows = self._summed(keys, self._alignment.links.run_of, row_of)
         pass_of = self._alignment.links.runs.column("pass_")
         counts = np.array([*self._place_of_pass, NONE], np.int64)[pass_of] != NONE
-        of_run = np.array([*row_of], np.int64)
-        rows.calls = np.bincount(of_run[counts], minlength=len(keys)).tolist()
-        of_span, lengths = self._on_host(of_run, pass_of, counts)
+        rows.calls = np.bincount(row_of[counts], minlength=len(keys)).tolist()
+        of_span, lengths = self._on_host(row_of.astype(np.int64), pass_of, counts)
         told = np.bincount(of_span, minlength=len(keys)).tolist()
         host_ns = summed(of_span, lengths, len(keys)).tolist()
         rows.host_ns = [ns if count else None for ns, count in zip(host_ns, told, strict=True)]
         self._add_searches(rows, {index: row_of[run] for index, run in self._run_of_search.items()})
         return ranked(rows, self.total, "in no layer")
 
-    @cached_property
-    def layer_rows(self) -> tuple[Sequence[LayerKey], Sequence[int]]:
-        """All layers, and the place of the layer of each execution."""
-        layers = self._alignment.links.runs.layers()
-        return layers.values, layers.codes.tolist()
-
     def _on_host(self, row_of: Numbers, pass_of: Numbers, counts: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
-        """Return, for each pass and layer where the host was in it, the layer's row and how long that was: by bounds,
-        else from first call to last end. ``row_of``, ``pass_of``, ``counts``: of each execution its layer's row, its
-        pass, and whether this one counts."""
-        links, size = self._alignment.links, int(row_of.max(initial=0)) + 1
-        first, place_of = distinct(pass_of * size + row_of)
+        """Return, for each pass and layer where the host was in it, the layer's row and how long that was.
+        ``row_of``, ``pass_of``, ``counts``: of each execution its layer's row, its pass, and whether this one
+        counts."""
+        links, commands, rows = self._alignment.links, self._commands, self.counted.positions
+        first, group_of = distinct(pass_of * (int(row_of.max(initial=0)) + 1) + row_of)
         starts, ends = links.runs.column("host_start_ns"), links.runs.column("host_end_ns")
         is_bound = counts & (starts != NO) & (ends != NO)
-        begun = least(place_of[is_bound], starts[is_bound], len(first))
-        ended = most(place_of[is_bound], ends[is_bound], len(first))
-        bound = np.flatnonzero(begun != NEVER)
-        rows, lengths = row_of[first[bound]], ended[bound] - begun[bound]
-        commands, positions, run_of = self._commands, self.counted.positions, np.asarray(links.run_of)
-        # The last row is for activities in no layer: they are skipped.
-        is_told = np.append((begun != NEVER)[place_of], True)
-        positions = positions[~is_told[run_of[positions]]]
-        if not len(positions):
-            return rows, lengths
-        prepared = commands.prepared_ns[positions]
-        begun = np.where((prepared == NO) | (prepared == 0), commands.host_start_ns[positions], prepared)
-        returned = commands.host_end_ns[positions]
-        is_known = (begun != NO) & (returned != NO)
-        positions, begun, returned = positions[is_known], begun[is_known], returned[is_known]
-        of_pass = np.asarray(links.pass_of)[positions].astype(np.int64)
-        keys, place_of = np.unique(of_pass * size + row_of[run_of[positions]], return_inverse=True)
-        others = ~np.isin(keys, (pass_of * size + row_of)[first[bound]])
-        times = most(place_of, returned, len(keys)) - least(place_of, begun, len(keys))
-        return np.append(rows, keys[others] % size), np.append(lengths, times[others])
+        run_of = np.asarray(links.run_of)[rows]
+        is_called = (run_of != NONE) & (commands.host_start_ns[rows] != NO) & (commands.host_end_ns[rows] != NO)
+        bounds = np.where(is_bound, starts, NO), np.where(is_bound, ends, NO)
+        ns, _ = on_host(commands, bounds, group_of, len(first), rows[is_called], group_of[run_of[is_called]])
+        known = np.flatnonzero(ns[:-1] != NO)
+        return row_of[first[known]], ns[known]
 
     @cached_property
     def operations(self) -> Ranking[OperationKey]:
@@ -330,15 +306,9 @@ class Steady:
     # -- sums --------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _counts(self) -> list[int]:
-        """For each iteration, its place among the steady ones."""
-        place = {number: at for at, number in enumerate(self.iterations)}
-        return [place.get(one.number, NONE) for one in self.told.all]
-
-    @cached_property
     def _place_of_pass(self) -> list[int]:
         """For each pass, the place of its iteration among the steady ones."""
-        place = {number: at for at, number in enumerate(self.iterations)}
+        place = self._place
         told, passes = self.told, self._alignment.links.passes
         if told.told_by == "whole":
             return [NONE if one.phase in ("before", "setup") else 0 for one in passes]
@@ -350,9 +320,9 @@ class Steady:
     def _of_operations(self, key: Callable[[int], Key]) -> Rows[Key]:
         measures = self._measures
         indices = sorted(measures.operation_at)
-        keys, row_of_index = _keyed(map(key, indices))
+        keys, rows_of = Pool.of(map(key, indices))
         row_of = [NONE] * len(measures.first_of)
-        for row, index in zip(row_of_index, indices, strict=True):
+        for row, index in zip(rows_of.tolist(), indices, strict=True):
             row_of[index] = row
         rows = self._summed(keys, self._alignment.links.operation_of, row_of)
         host, untold = [0] * len(keys), set()
@@ -404,12 +374,14 @@ class Steady:
             rows.find_kernels[row] += cost.kernels
             rows.find_ns[row] += cost.timed_ns
 
-    def _summed(self, keys: Sequence[Key], column: Sequence[int] | NDArray[Any], row_of: Sequence[int]) -> Rows[Key]:
+    def _summed(
+        self, keys: Sequence[Key], column: Sequence[int] | NDArray[Any], row_of: Sequence[int] | Codes
+    ) -> Rows[Key]:
         """Return sums by the row of each activity's number in ``column``."""
         of_steady, count = self.counted, len(self.iterations)
         numbers = np.asarray(column)
         # One more row, the last, is for activities without a number.
-        rows_of = np.array([*row_of, NONE], np.int64)
+        rows_of = np.append(np.asarray(row_of, np.int64), NONE)
         rows = rows_of[numbers[of_steady.kernels]]
         in_row = rows != NONE
         cells, ns = summed_by((rows * count + of_steady.places)[in_row], of_steady.ns[in_row])
@@ -431,7 +403,7 @@ class Steady:
     @cached_property
     def counted(self) -> Counted:
         """The activities over which every sum goes."""
-        counts = np.array([*self._counts, NONE], np.int32)
+        counts = np.array([*(self._place.get(one.number, NONE) for one in self.told.all), NONE], np.int32)
         return counted(self._measures, counts[self.told.place_of])
 
 
@@ -442,13 +414,6 @@ def class_of(layer: str) -> str:
     """Return ``Conv2d`` for ``Conv2d_3``; a name without a number at its end is its own class."""
     found = _NUMBERED.fullmatch(layer)
     return layer if found is None else found[1]
-
-
-def _keyed(keys: Iterator[Key]) -> tuple[list[Key], list[int]]:
-    """Return the distinct keys in order of first appearance, and the place of each given key among them."""
-    numbers: dict[Key, int] = {}
-    row_of = [numbers.setdefault(key, len(numbers)) for key in keys]
-    return list(numbers), row_of
 
 
 # -- The kernels and copies of steady iterations in columns: every ranking sums over them ------------------------------
