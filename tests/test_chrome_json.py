@@ -186,7 +186,7 @@ def test_lines_that_stand_together_to_be_packed_nest_as_before(events: list[Even
         return sorted(found, key=lambda one: (one["ts"], one["ph"], -one.get("dur", 0)))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mio2trace.writers.chrome_json.events._STRETCH", stretch)
+        patch.setattr("mio2trace.writers.events._STRETCH", stretch)
         assert sorted_as_read(True) == sorted_as_read(False)
 
 

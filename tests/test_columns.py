@@ -195,7 +195,7 @@ def test_columns_are_printed_as_each_of_their_slices(
     """Whatever is in the text that stays, whatever the numbers: also those that no 64 bits hold."""
     expected = printed(list(each(drawn[0])))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mio2trace.writers.chrome_json.events._FEWEST_IN_COLUMNS", 2)
+        patch.setattr("mio2trace.writers.events._FEWEST_IN_COLUMNS", 2)
         written = printed(drawn[0])
     # Of large numbers 1e16 and 1e+16 are the same; all that makes the file's end is that.
     assert written[: written.rindex("]")].replace("e+", "e") == expected[: expected.rindex("]")].replace("e+", "e")
@@ -553,7 +553,7 @@ def test_a_journal_that_goes_while_it_is_looked_at_is_one_line(run: Path, monkey
 def test_a_database_loads_no_other_reader_and_no_masked_arrays(run: Path, tmp_path: Path) -> None:
     loaded = (
         "import sys, mio2trace.conversion as c; c.convert(sys.argv[1], output=sys.argv[2]); print(*sorted(set("
-        "('numpy.ma', 'orjson', 'gzip', 'mio2trace.writers.chrome_json.events', 'mio2trace.readers.kineto',"
+        "('numpy.ma', 'orjson', 'gzip', 'mio2trace.writers.events', 'mio2trace.readers.kineto',"
         " 'mio2trace.readers.xla', 'mio2trace.readers.bundled', 'mio2trace.readers.opencl', 'mio2trace.readers.pieces',"
         " 'mio2trace.readers.ck', 'mio2trace.readers.rocm.v3_csv', 'mio2trace.readers.tf.wire',"
         " 'mio2trace.align.layers.durations')) & {*sys.modules}))"

@@ -28,7 +28,7 @@ from mio2trace.model.profile import Process, Profile
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops.operation import Operation
 from mio2trace.trace import CounterValue, Slice, Trace
-from mio2trace.writers.native import write
+from mio2trace.writers import native
 from tests.commands import invoked
 from tests.conftest import REQUIRED, ROOT
 from tests.kineto_files import BASE_NS, Row, kineto_file, launched, rows, trace
@@ -485,7 +485,7 @@ def test_a_row_of_a_rank_shows_its_stream_before_a_viewer_cuts_its_name(tmp_path
     ]
     trace = mio2trace.convert(*paths).trace
     packed = io.BytesIO()
-    write(trace, packed)
+    native.write(trace, packed)
     found = read_native(packed.getvalue(), [process.name for process in trace.processes])
     roots = [one for one in found.descriptors.values() if not one.HasField("parent_uuid") and one.name.startswith("G")]
     assert {one.name for one in roots} == {
@@ -502,7 +502,7 @@ def test_a_stream_with_more_than_a_tenth_of_the_kernel_time_is_at_the_top(
 ) -> None:
     trace = traced(tmp_path, us)
     packed = io.BytesIO()
-    write(trace, packed)
+    native.write(trace, packed)
     found = read_native(packed.getvalue())
     roots = {one.uuid: one.name for one in found.descriptors.values() if not one.HasField("parent_uuid")}
     assert [name for name in roots.values() if name.startswith("GPU")] == ["GPU 2 · Stream 7: kernels (G)", *names]

@@ -110,7 +110,7 @@ READERS: Mapping[str, Fed] = {
     "snapshot/__init__.py": Fed(("dataset", "snapshot", "folder")),
     "source.py": Fed((*_LOGS, *_PROFILES, "bundle", "tar")),
     "writers/archive.py": Fed(no_file=_WRITES),
-    "writers/chrome_json/events.py": Fed(("trace", "hostile trace")),
-    "writers/native/packets.py": Fed(("trace", "hostile trace")),
+    "writers/events.py": Fed(("trace", "hostile trace")),
+    "writers/packets.py": Fed(("trace", "hostile trace")),
     "writers/__init__.py": Fed(("trace", "hostile trace")),
 }

@@ -313,6 +313,27 @@ def each(events: Iterable[Event | Slices | Flows]) -> Iterator[Event]:
             yield event
 
 
+_TOGETHER = 4096
+"""The number of slices that are written at once if they come one by one."""
+
+
+def in_columns(
+    events: Iterable[Event | Slices | Flows | CounterValues],
+) -> Iterator[Slices | Flows | CounterValues | Flow | CounterValue]:
+    """Yield successive slices of one track together."""
+    alone: list[Slice] = []
+    for event in events:
+        if alone and (not isinstance(event, Slice) or event.track != alone[0].track or len(alone) == _TOGETHER):
+            yield Slices(alone[0].track, (whole(alone),))
+            alone = []
+        if isinstance(event, Slice):
+            alone.append(event)
+        else:
+            yield event
+    if alone:
+        yield Slices(alone[0].track, (whole(alone),))
+
+
 def _each(part: Part) -> Iterator[Event]:
     return each(part())
 

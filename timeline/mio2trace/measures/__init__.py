@@ -180,8 +180,8 @@ class Measures:
             sums.add_unsure(number_of[np.fromiter(positions, np.int64, len(positions))])
         for position, _, flop, told_by in self.work():
             passes.add_work(int(pass_of[position]), flop, told_by)
-            if run_of[position] != NONE:
-                runs.add_work(int(run_of[position]), flop, told_by)
+            if links.run_of[position] != NONE:
+                runs.add_work(links.run_of[position], flop, told_by)
         helps = (
             parts[0]
             & (indices != NONE)

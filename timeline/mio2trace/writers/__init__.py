@@ -1,4 +1,4 @@
-"""Writers take a `Trace` and know no source format. A new output is one module and one row of `WRITERS`.
+"""Writers take a `Trace` and know no source format. A new output is a `Writer` and its modules.
 
 Traces of ours are read again: their slices, in any form, compressed or not. A file may come from a stranger. It is
 reported if it was changed, is cut off, or has parts that are not ours.
@@ -13,23 +13,23 @@ import re
 import zlib
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
+from importlib import import_module
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
 from mio2trace.notes import InputError, Notes
+from mio2trace.patterns import late
 from mio2trace.source import FREE_EXPANSION, MAX_EXPANSION
 from mio2trace.trace import Slice, Trace
-from mio2trace.writers import chrome_json, native
 from mio2trace.writers.ending import Checked, Counted, Found, Packed, Written
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Writer(Protocol):
-    """The interface of an output module."""
+class Writer(NamedTuple):
+    """A form of output. Its modules take time and memory to load, so they are loaded when the form is used."""
 
     NAME: str
-    """The name of the form."""
     SUFFIXES: tuple[str, ...]
     """The endings of its file names, without ``.gz``."""
     LOOKS: re.Pattern[bytes]
@@ -38,16 +38,28 @@ class Writer(Protocol):
     """Typical bytes of a slice with its arguments, before compression."""
     GZIP_STRATEGY: int
     """The best strategy of zlib for it."""
+    encoder: str
+    """The module that has ``write``."""
+    decoder: str
+    """The module that has ``slices``."""
 
     def write(self, trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> None:
         """Write ``trace`` to ``file`` from front to back. ``to_pack``: in an order that compresses well, if
         possible."""
+        import_module(self.encoder).write(trace, file, to_pack=to_pack)
 
     def slices(self, file: BinaryIO, category: str | None = None, found: Found | None = None) -> Iterator[Slice]:
-        """Return the slices of a category, or all, of a written file; other findings go into ``found``."""
+        """Yield the slices of a category, or all, of a written file; other findings go into ``found``."""
+        yield from import_module(self.decoder).slices(file, category, Found() if found is None else found)
 
 
-WRITERS: tuple[Writer, ...] = (chrome_json, native)
+_EVENTS, _ENCODER, _PACKETS = (f"{__name__}.{module}" for module in ("events", "encoder", "packets"))
+chrome_json = Writer(
+    "Chrome JSON", (".json",), late(rb'\s*\{\s*"displayTimeUnit"\s*:\s*"ns"\s*,\s*"metadata"\s*:'), 300,
+    zlib.Z_FILTERED, _EVENTS, _EVENTS,
+)  # fmt: skip
+native = Writer("Perfetto, native", (".pftrace",), late(rb"\x0a"), 120, zlib.Z_DEFAULT_STRATEGY, _ENCODER, _PACKETS)
+WRITERS = (chrome_json, native)
 
 
 def write(writer: Writer, trace: Trace, file: BinaryIO, *, compress: bool = False) -> Written:

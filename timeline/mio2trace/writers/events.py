@@ -35,6 +35,7 @@ from mio2trace.trace import (
     Slices,
     Trace,
     each,
+    in_columns,
     plain,
 )
 from mio2trace.writers.ending import End, Found, Summed, cleaned, slice_name
@@ -52,13 +53,10 @@ _Scalar = bool | _Whole | float | str | None
 _OLD_END = b"]}\n"
 """Versions that wrote neither counts nor a CRC."""
 
-_BATCH = 512
 _STRETCH = 8192
 """Events that are sorted at once: a few megabytes of text."""
 _LONGEST_LINE = 1 << 26
 _Part = Part | CountersPart
-_Row = Slices | CounterValues | Flows
-"""Events that are printed in columns."""
 _FEWEST_IN_COLUMNS = 64
 """Fewer events are faster to print one by one."""
 _UNCLEAN = "\\"
@@ -122,9 +120,8 @@ _kind = msgspec.json.Decoder(_Kind).decode
 _file = msgspec.json.Decoder(_File).decode
 
 
-def slices(file: BinaryIO, category: str | None = None, found: Found | None = None) -> Iterator[Slice]:
-    """Return the slices of a category, or all, of a trace that `write` wrote; other findings go into ``found``."""
-    found = Found() if found is None else found
+def slices(file: BinaryIO, category: str | None, found: Found) -> Iterator[Slice]:
+    """Yield the slices of a category, or all, of a trace that `write` wrote; other findings go into ``found``."""
     first = file.readline(_LONGEST_LINE)
     if not (first.startswith(_BEGINS) and first.endswith(_EVENTS)):
         yield from _laid_out_otherwise(first + file.read(), category, found)
@@ -176,34 +173,18 @@ def _write_in_order(trace: Trace, parts: Iterable[_Part], file: BinaryIO) -> int
     printed = _Events(trace)
     count = 0
     for part in parts:
-        for batch in _batches(part()):
-            if isinstance(batch, Slices):
-                count += len(batch)
-                file.write(printed.slices(batch).encode())
-            elif isinstance(batch, CounterValues):
-                file.write(printed.counter_values(batch).encode())
-            elif isinstance(batch, Flows):
-                file.write(printed.flows(batch).encode())
+        for event in in_columns(part()):
+            if isinstance(event, Slices):
+                count += len(event)
+                text = printed.slices(event)
+            elif isinstance(event, CounterValues):
+                text = printed.counter_values(event)
+            elif isinstance(event, Flows):
+                text = printed.flows(event)
             else:
-                count += list(map(type, batch)).count(Slice)
-                file.write("".join(printed.texts(batch)).encode())
+                (text,) = printed.texts([event])
+            file.write(text.encode())
     return count
-
-
-def _batches(events: Iterable[Event | _Row]) -> Iterator[list[Event] | _Row]:
-    """Yield events in their order, in batches up to the next row."""
-    batch: list[Event] = []
-    for event in events:
-        if type(event) is not Slice and isinstance(event, _Row):
-            yield batch
-            batch = []
-            yield event
-            continue
-        batch.append(event)
-        if len(batch) == _BATCH:
-            yield batch
-            batch = []
-    yield batch
 
 
 def _write_alike_together(trace: Trace, parts: Iterable[Part], file: BinaryIO) -> int:
@@ -300,7 +281,7 @@ class _Events:
         )
 
     def slices(self, row: Slices) -> str:
-        if len(row) < _FEWEST_IN_COLUMNS:
+        if len(row) < _FEWEST_IN_COLUMNS or not any(one.args for one in row.columns):
             return "".join(self.texts(list(row.slices())))
         pieces = [""] * (3 * len(row))
         order = None if row.order is None else itemgetter(*row.order.tolist())

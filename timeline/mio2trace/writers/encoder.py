@@ -28,7 +28,6 @@ from mio2trace.trace import (
     Columns,
     CounterValue,
     CounterValues,
-    Event,
     Flow,
     Flows,
     Part,
@@ -38,12 +37,12 @@ from mio2trace.trace import (
     Slices,
     Trace,
     Track,
+    in_columns,
     plain,
-    whole,
 )
+from mio2trace.writers import packets as tp
 from mio2trace.writers.ending import Summed, cleaned, slice_name
-from mio2trace.writers.native import packets as tp
-from mio2trace.writers.native.packets import Fields, Ints, Texts, joined, short, sizes_of, varint
+from mio2trace.writers.packets import Fields, Ints, Texts, joined, short, sizes_of, varint
 
 _END_EVENT = tp.message(tp.TRACK_EVENT, tp.integer(tp.TYPE, tp.END))
 
@@ -523,16 +522,17 @@ def ends_of(arrows: Arrows, track: int) -> tuple[Ends, ...]:
 
 # -- A trace as packets ------------------------------------------------------------------------------------------------
 
-_TOGETHER = 4096
-"""The number of slices that are written at once if they come one by one."""
 _COUNTER_RANK = 10_000
 """Counters come below the tracks of their process."""
 _BY_ITSELF = tp.integer(tp.SEQUENCE, tp.NOBODYS) + b"\x40"
 _REAL_SAMPLE = varint(tp.COUNTER_REAL << 3 | 1)
 
 
-def write(trace: Trace, file: BinaryIO) -> None:
-    """Write ``trace`` packet by packet."""
+def write(trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> None:
+    """Write ``trace`` packet by packet. Memory holds the interned texts, the arrows and shared objects.
+
+    ``to_pack`` changes nothing: packets depend on those before them.
+    """
     arrows = Arrows(trace)
     if trace.without_arrows is not None:
         trace = msgspec.structs.replace(trace, parts=trace.without_arrows)
@@ -581,7 +581,9 @@ class _Writer:
         out: list[bytes] = []
         by_track = self._by_track(values, out)
         coming = NO_SAMPLES
-        for slices in _in_columns(part()):
+        for slices in in_columns(part()):
+            if isinstance(slices, (Flow, Flows, CounterValues)):  # arrows are known already
+                continue
             if slices.track != track:
                 self._finish(track, coming, out)
                 track = slices.track
@@ -659,23 +661,6 @@ class _Writer:
 def _sample(head: bytes, value: float) -> bytes:
     """Cached, because a counter of three digits has few values, and a run may have millions of them."""
     return head + (tp.integer(tp.COUNTER_INTEGER, value) if isinstance(value, int) else _REAL_SAMPLE + short(value))
-
-
-def _in_columns(events: Iterator[Event | Slices | Flows]) -> Iterator[Slices | CounterValue]:
-    """Yield slices together, without the arrows."""
-    alone: list[Slice] = []
-    for event in events:
-        if isinstance(event, (Flow, Flows)):
-            continue
-        if alone and (not isinstance(event, Slice) or event.track != alone[0].track or len(alone) == _TOGETHER):
-            yield Slices(alone[0].track, (whole(alone),))
-            alone = []
-        if isinstance(event, Slice):
-            alone.append(event)
-        else:
-            yield event
-    if alone:
-        yield Slices(alone[0].track, (whole(alone),))
 
 
 # -- The head of a trace: its clocks, its metadata, its tracks (perfetto-chrome-trace.md 3) ----------------------------
