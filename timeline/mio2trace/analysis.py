@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from mio2trace.align import Alignment, align
+from mio2trace.align import Alignment, ProcessClock, align
 from mio2trace.align.graphs import link_gemms
 from mio2trace.align.processes import anchored, from_start, relate_processes
 from mio2trace.evidence import EVIDENCE, ORDER
@@ -340,10 +340,10 @@ def _runs(
         )
         for number, (profile, share) in enumerate(zip(profiles, own, strict=bool(profiles)) if joined else ())
     ]
-    alignments = [one.alignment for one in found]
-    own = [share.but(one.unused) for share, one in zip(own, found, strict=True)] if found else own
+    alignments = [alignment for alignment, _ in found]
+    own = [share.but(unused) for share, (_, unused) in zip(own, found, strict=True)] if found else own
     holding = {record.source for file in part.inputs for record in file.records if isinstance(record, Profile)}
-    unused = frozenset[int]().union(*(one.unused for one in found)) - holding
+    unused = frozenset[int]().union(*(unused for _, unused in found)) - holding
     unused = unused.difference(*(share.sources for share in own))
     alone = [file for file in part.inputs if file.source in unused]
     part = part.but(unused)
@@ -355,10 +355,7 @@ def _runs(
         alignment.links.refine(choices.solved(alignment.links.operations))
     if is_job and alignments:
         clocks = (from_start if options.from_start else relate_processes)(profiles)
-        alignments = [
-            msgspec.structs.replace(alignment, process_clock=clock)
-            for alignment, clock in zip(alignments, clocks, strict=True)
-        ]
+        alignments = _with_process_clocks(alignments, clocks)
     yield Run(
         name=name,
         inputs=tuple(sorted(part.inputs, key=lambda file: file.source)),
@@ -443,15 +440,11 @@ FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, Recursio
 """Errors of the program itself. Then the two files, which can both be read, are shown side by side."""
 
 
-class Joined(msgspec.Struct, frozen=True):
-    """A profile joined with the logs of its run. ``unused``: the sources of logs that the alignment did not use."""
-
-    alignment: Alignment
-    unused: frozenset[int] = frozenset()
-
-
-def join(profile: Profile, share: Share, name_of: Mapping[int, str], notes: Notes, **options: Any) -> Joined:
-    """Join ``profile`` with its ``share`` of the logs. ``name_of``: files by number. ``options``: of `mio2trace.align`.
+def join(
+    profile: Profile, share: Share, name_of: Mapping[int, str], notes: Notes, **options: Any
+) -> tuple[Alignment, frozenset[int]]:
+    """Join ``profile`` with its ``share`` of the logs; also return the sources of logs that the alignment did not use.
+    ``name_of``: files by number. ``options``: of `mio2trace.align`.
 
     Raises `InputError` like `mio2trace.align`.
     """
@@ -464,14 +457,14 @@ def join(profile: Profile, share: Share, name_of: Mapping[int, str], notes: Note
             raise
         notes.go_back_to(before)
         notes.add(NOT_JOINED, f"{', '.join(name_of.get(one, '?') for one in sorted(given))}: {_place(error)}")
-        return Joined(_aligned(profile, share.but(given), notes, **options), given)
+        return _aligned(profile, share.but(given), notes, **options), given
     if not alignment.unused:
-        return Joined(alignment)
+        return alignment, frozenset()
     notes.go_back_to(before)
     for source in sorted(alignment.unused):
         notes.add(NOT_USED, name_of.get(source, ""))
-    rest = join(profile, share.but(alignment.unused), name_of, notes, **options)
-    return Joined(rest.alignment, alignment.unused | rest.unused)
+    joined, unused = join(profile, share.but(alignment.unused), name_of, notes, **options)
+    return joined, alignment.unused | unused
 
 
 def _aligned(profile: Profile, share: Share, notes: Notes, **options: Any) -> Alignment:
@@ -510,11 +503,11 @@ def snapshot_of(
     )
 
 
-_AS_IT_IS = ("name", "profiles", "logs", "libraries", "tf_profiles", "operations_by_log", "complete")
+_AS_IT_IS = ("name", "profiles", "logs", "libraries", "tf_profiles", "operations_by_log", "shares", "complete")
 
 
 def _kept(run: Run, clean: Callable[[str], str]) -> KeptRun:
-    from mio2trace.snapshot.files import KeptReference, KeptRun, KeptShare, kept_alignment
+    from mio2trace.snapshot.files import KeptReference, KeptRun, kept_alignment
 
     return KeptRun(
         **{name: getattr(run, name) for name in _AS_IT_IS},
@@ -524,7 +517,6 @@ def _kept(run: Run, clean: Callable[[str], str]) -> KeptRun:
         ),
         alignments=tuple(map(kept_alignment, run.alignments)),
         framework=None if run.framework is None else kept_alignment(run.framework.alignment),
-        shares=tuple(KeptShare(**msgspec.structs.asdict(share)) for share in run.shares),
         reference=None
         if run.reference is None
         else KeptReference(
@@ -541,15 +533,16 @@ def _restored(kept: KeptRun, options: AnalysisOptions, name: str = "") -> Run:
     joined = options.join is True or (
         options.join == "logs" and bool(kept.logs or any(kept.operations_by_log) or kept.tf_profiles)
     )
-    alignments = tuple(map(restored_alignment, kept.alignments))
+    alignments = [*map(restored_alignment, kept.alignments)]
+    if options.from_start and alignments and len(kept.profiles) > 1 and kept.profiles[0].process.label:  # a job's
+        alignments = _with_process_clocks(alignments, from_start([one.profile for one in alignments]))
     framework = None if kept.framework is None else Measures(restored_alignment(kept.framework))
     return Run(
         **{field: getattr(kept, field) for field in _AS_IT_IS} | ({"name": name} if name else {}),
         inputs=kept.inputs,
-        alignments=alignments if joined else (),
+        alignments=tuple(alignments) if joined else (),
         measures=tuple(map(Measures, alignments)) if joined else (),
         framework=framework if joined else None,
-        shares=tuple(Share(one.logs, one.libraries, one.operations) for one in kept.shares),
         facts=tuple(alignment.facts for alignment in alignments),
         reference=None
         if kept.reference is None
@@ -561,13 +554,8 @@ def _restored(kept: KeptRun, options: AnalysisOptions, name: str = "") -> Run:
     )
 
 
-def _from_start(run: Run) -> Run:
-    """Return the run with clocks as if all processes had begun at the same time."""
-    clocks = from_start([one.profile for one in run.alignments])
-    alignments = tuple(
-        msgspec.structs.replace(one, process_clock=clock) for one, clock in zip(run.alignments, clocks, strict=True)
-    )
-    return msgspec.structs.replace(run, alignments=alignments, measures=tuple(map(Measures, alignments)))
+def _with_process_clocks(alignments: Sequence[Alignment], clocks: Sequence[ProcessClock | None]) -> list[Alignment]:
+    return [msgspec.structs.replace(one, process_clock=clock) for one, clock in zip(alignments, clocks, strict=True)]
 
 
 def of_datasets(files: Sequence[FilePath], options: AnalysisOptions, notes: Notes) -> Analysis:
@@ -606,8 +594,7 @@ def of_datasets(files: Sequence[FilePath], options: AnalysisOptions, notes: Note
             chosen = _chosen(snapshot, options.repetition, os.fspath(file))
             name = run_name(path.name) if chosen is snapshot.runs and len(chosen) == 1 else ""
             restored = [_restored(run, options, name) for run in chosen]
-            to_zero = options.from_start
-            kept.append([_from_start(run) if to_zero and run.is_job and run.alignments else run for run in restored])
+            kept.append(restored)
             for note in snapshot.notes:
                 notes.include([Note(note.kind, note.count, list(note.places), note.problem)])
     runs = [run for own in (kept if len(kept) < 2 else map(_by_themselves, kept)) for run in own]

@@ -98,18 +98,11 @@ def packed_spans(items: Sequence[T], span: Callable[[T], tuple[int, int]]) -> li
     if all(begin < start >= end for (begin, end), (start, _) in pairwise(map(span, items))):
         return [[*items]] if items else []  # one after another, like the calls of one thread
     lanes: list[list[T]] = []
-    free: list[int] = []
-    taken: list[tuple[int, int]] = []  # (end, lane)
-    for item in sorted(items, key=lambda item: _longest_first(span(item))):
-        start, end = span(item)
-        while taken and taken[0][0] <= start:
-            heappush(free, heappop(taken)[1])
-        if free:
-            lane = heappop(free)
-        else:
-            lane = len(lanes)
+    fit = FirstFit(1)
+    for item in sorted(items, key=lambda item: (span(item)[0], -span(item)[1])):
+        lane = fit.lane_of(*span(item))
+        if lane == len(lanes):
             lanes.append([])
-        heappush(taken, (end, lane))
         lanes[lane].append(item)
     return lanes
 
@@ -168,10 +161,6 @@ def indistinct(starts: Numbers, bare: Iterable[Numbers]) -> NDArray[np.bool_]:
         pairs = np.flatnonzero(starts[positions[1:]] == starts[positions[:-1]])
         found[positions[pairs]] = found[positions[pairs + 1]] = True
     return found
-
-
-def _longest_first(span: tuple[int, int]) -> tuple[int, int]:
-    return span[0], -span[1]
 
 
 def unbroken(keys: NDArray[Any]) -> Numbers:

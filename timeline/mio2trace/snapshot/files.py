@@ -37,6 +37,7 @@ from mio2trace.model.tables import Numbers, Pool
 from mio2trace.model.tf import TfProfile
 from mio2trace.notes import InputError
 from mio2trace.ops.operation import Operation
+from mio2trace.runs import Share
 from mio2trace.snapshot import FOLDER
 from mio2trace.snapshot.database import Stream, asked, beside, connection, for_writing, literal, pieces, sql_text
 from mio2trace.snapshot.objects import Damaged, Table, from_tables, packed, to_tables, unpacked
@@ -261,14 +262,6 @@ class KeptAlignment(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[MarkedStep, ...] = ()
 
 
-class KeptShare(msgspec.Struct, frozen=True, kw_only=True):
-    """`mio2trace.runs.Share`."""
-
-    logs: tuple[FrameworkLog, ...]
-    libraries: tuple[MiopenLog, ...]
-    operations: tuple[Operation, ...]
-
-
 class KeptReference(msgspec.Struct, frozen=True, kw_only=True):
     """`mio2trace.analysis.Reference`."""
 
@@ -289,7 +282,7 @@ class KeptRun(msgspec.Struct, frozen=True, kw_only=True):
     operations_by_log: tuple[tuple[Operation, ...], ...]
     alignments: tuple[KeptAlignment, ...]
     framework: KeptAlignment | None
-    shares: tuple[KeptShare, ...]
+    shares: tuple[Share, ...]
     complete: bool
     reference: KeptReference | None = None
 

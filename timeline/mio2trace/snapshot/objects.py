@@ -38,6 +38,7 @@ from mio2trace.model.tables import KINDS, NO, Activities, Calls, Codes, Numbers,
 from mio2trace.ops.log.statements import alarm_level
 from mio2trace.ops.operation import Operation, OperationFacts
 from mio2trace.privacy import never_shown
+from mio2trace.runs import Share
 
 TABLES: Mapping[type, type[Activities | Calls]] = {Activity: Activities, Call: Calls}
 RECORDS: Mapping[type, type] = {table: kind for kind, table in TABLES.items()}
@@ -207,8 +208,8 @@ _LEFT_OUT: Mapping[type, frozenset[str]] = {
     Operation: frozenset({"addresses", "arguments"}),
 }
 """Addresses, and other fields that are not needed after joining."""
-_OTHER_NAMES: Mapping[type, str] = {tf.Execution: "TfExecution"}
-"""Classes whose fields are those of another class."""
+_OTHER_NAMES: Mapping[type, str] = {tf.Execution: "TfExecution", Share: "KeptShare"}
+"""Classes that have another name in a file."""
 _NUMBERED: Mapping[type, str] = {BufferCreated: "handle"}
 """Fields whose values are only compared for equality."""
 _WHOLE = int, int | None
@@ -283,15 +284,6 @@ def _hooked(value: Any) -> Any:
 
 
 _encode = msgspec.msgpack.Encoder(enc_hook=_hooked).encode
-
-
-def _is_shown(message: Message) -> bool:
-    """Return whether an output shows its text: errors, warnings, and the machine's lines."""
-    return message.kind in ("version", "device") or alarm_level(message) is not None
-
-
-def _empty(value: object) -> object:
-    return type(value)() if isinstance(value, str | bytes | tuple) else None
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -380,37 +372,36 @@ class _Coded(msgspec.Struct, frozen=True):
 
 
 class _Holds(NamedTuple):
-    """How a field holds records. ``shape``: "one", "row" (a tuple of them), "rows", "mapping" or "table" (of
-    commands or calls). ``kinds``: their classes."""
+    """How a field holds records of ``kinds``: one, or tuples (within tuples: ``depth``), or a mapping, or a table."""
 
-    shape: str
     kinds: tuple[type, ...]
+    depth: int = 0
+    is_mapping: bool = False
+    is_table: bool = False
 
     def members(self, values: Iterable[Any]) -> Iterator[Any]:
         """Return all records in the values of the field."""
-        if self.shape == "one":
-            return (value for value in values if value is not None)
-        if self.shape == "table":
-            return iter(values)
-        if self.shape == "row":
-            return chain.from_iterable(values)
-        if self.shape == "rows":
-            return chain.from_iterable(chain.from_iterable(values))
-        return chain.from_iterable(value.values() for value in values)
+        if self.is_mapping:
+            return chain.from_iterable(value.values() for value in values)
+        for _ in range(self.depth):
+            values = chain.from_iterable(values)
+        return (value for value in values if value is not None)
 
     def swapped(self, values: Iterable[Any], get: Callable[[Any], Any]) -> list[Any]:
         """Return the values with each record replaced by the result of ``get``."""
-        if self.shape == "one":
-            return [None if value is None else get(value) for value in values]
-        if self.shape == "row":
-            return [tuple(map(get, value)) for value in values]
-        if self.shape == "rows":
-            return [tuple(tuple(map(get, row)) for row in value) for value in values]
-        return [{key: get(one) for key, one in value.items()} for value in values]
+        if self.is_mapping:
+            return [{key: get(one) for key, one in value.items()} for value in values]
+
+        def inside(value: Any, depth: int) -> Any:
+            if depth > 1:
+                return tuple(inside(one, depth - 1) for one in value)
+            return tuple(map(get, value)) if depth else None if value is None else get(value)
+
+        return [inside(value, self.depth) for value in values]
 
     def weights(self, column: Sequence[Any], restored: Sequence[Any], known: Sequence[int]) -> list[int]:
         """Return the weight of all records of each row. ``known``: that of each record, by its number."""
-        if self.shape == "table":
+        if self.is_table:
             return [WEIGHTS[self.kinds[0]] * len(table) for table in restored]
         return [sum(map(known.__getitem__, self.members([value]))) for value in column]
 
@@ -418,11 +409,11 @@ class _Holds(NamedTuple):
         self, column: Sequence[Any], earlier: Sequence[Any], starts: Mapping[int, int], where: str
     ) -> list[Any]:
         """Raises `Damaged` if a number refers to no earlier record, or to a record of another class."""
-        if self.shape == "table":
+        if self.is_table:
             return [rows_of(self.kinds[0], unpacked(value), earlier, starts, where) for value in column]
         for number in set(self.members(column)):
             if number >= len(earlier) or not isinstance(earlier[number], self.kinds):
-                raise Damaged(f"{where} holds {number}, which is no record of its kind")
+                raise _no_record(number, where)
         return self.swapped(column, earlier.__getitem__)
 
 
@@ -447,15 +438,14 @@ class _Field(NamedTuple):
                 return bytes
             inside = _of_decoder(self.hint)
             return _coded(inside, list[_Number]) if self.is_coded else GenericAlias(list, (inside,))
-        if self.holds.shape == "one":
-            return list[_Number | None] if NoneType in get_args(self.hint) else list[_Number]
-        if self.holds.shape == "table":
+        if self.holds.is_table:
             return list[bytes]
-        if self.holds.shape == "row":
-            return list[tuple[_Number, ...]]
-        if self.holds.shape == "rows":
-            return list[tuple[tuple[_Number, ...], ...]]
-        return GenericAlias(list, (GenericAlias(dict, (get_args(self.hint)[0], _Number)),))
+        if self.holds.is_mapping:
+            return GenericAlias(list, (GenericAlias(dict, (get_args(self.hint)[0], _Number)),))
+        one: Any = _Number | None if NoneType in get_args(self.hint) else _Number
+        for _ in range(self.holds.depth):
+            one = GenericAlias(tuple, (one, Ellipsis))
+        return GenericAlias(list, (one,))
 
     def values(self, records: Sequence[Any]) -> list[Any]:
         """Return the values in stored form; records stay as they are."""
@@ -464,10 +454,12 @@ class _Field(NamedTuple):
             known: dict[str, int] = {}
             values = [str(known.setdefault(value, len(known))) for value in values]
         elif self.kind is Message and self.name == "text":
-            values = [message.text if _is_shown(message) else "" for message in records]
+            # outputs show errors, warnings, and the machine's lines
+            is_shown = (one.kind in ("version", "device") or alarm_level(one) is not None for one in records)
+            values = [text if shown else "" for text, shown in zip(values, is_shown, strict=True)]
         elif self.left_out:
-            values = list(map(_empty, values))
-        elif self.holds is not None and self.holds.shape == "row":
+            values = [type(value)() if isinstance(value, str | bytes | tuple) else None for value in values]
+        elif self.holds is not None and self.holds.depth == 1:
             values = list(map(tuple, values))
         return values
 
@@ -481,7 +473,7 @@ class _Field(NamedTuple):
             return np.array(records, np.int64)[values.codes]
         if isinstance(values, np.ndarray):
             return values
-        if self.holds is not None and self.holds.shape == "table":
+        if self.holds is not None and self.holds.is_table:
             return [np.arange(len(table)) + number[id(table)] for table in values]
         if self.holds is not None:
             return self.holds.swapped(values, lambda record: number[id(record)])
@@ -558,10 +550,10 @@ def _holds(hint: Any) -> _Holds | None:
         return None
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Sequence and kinds[0] in TABLES:
-        return _Holds("table", kinds)
+        return _Holds(kinds, is_table=True)
     if origin in (tuple, Sequence):
-        return _Holds("rows" if get_origin(arguments[0]) in (tuple, Sequence) else "row", kinds)
-    return _Holds("mapping" if origin is Mapping else "one", kinds)
+        return _Holds(kinds, depth=1 + (get_origin(arguments[0]) in (tuple, Sequence)))
+    return _Holds(kinds, is_mapping=origin is Mapping)
 
 
 def _is_coded(hint: Any) -> bool:
