@@ -478,7 +478,9 @@ def _arrows_of(track: int, row: Row, launches: _Launches, arrows: Arrows) -> Ite
 class _Looks:
     """Makes the slices of ranges and calls; equal ones share one object."""
 
-    def __init__(self, profile: Profile, item_of: Numbers, first_call: int, first_other: int, shown: _Shown) -> None:
+    def __init__(
+        self, profile: Profile, item_of: Numbers | Codes, first_call: int, first_other: int, shown: _Shown
+    ) -> None:
         self._profile = profile
         self._shown = shown
         self._nodes = Nodes(profile, with_layers=True)
@@ -490,12 +492,13 @@ class _Looks:
         count = first_other + len(others)
         is_launched = item_of >= 0
         self._launched = np.bincount(item_of[is_launched], minlength=count).astype(np.int32)
-        self._activity = np.zeros(count, np.int32)
-        """One of those that each launched."""
-        self._activity[item_of[is_launched]] = np.flatnonzero(is_launched)
         names = Pool.joined([calls.name, others.name])
         self._names, self._name = names.values, np.append(np.zeros(first_call, np.int32), names.codes)
-        kernel = np.where(self._launched == 1, commands.name.codes[self._activity] + 1, 0) if len(commands) else 0
+        self._kernel = np.zeros(count, np.int32)
+        """The name of the only command that each launched, from 1; of a call that waits only a kernel's."""
+        is_told = is_launched & (commands.is_kernel | (not profile.calls_wait))
+        self._kernel[item_of[is_told]] = commands.name.codes[is_told] + 1
+        self._kernel[self._launched != 1] = 0
         ranges = Pool.of(
             (
                 one.text,
@@ -506,7 +509,7 @@ class _Looks:
             for place, one in enumerate(profile.ranges)
         )
         # A number for each item: equal if the items have everything in common that their likes show.
-        keys = len(ranges.values) + self._name * np.int64(len(commands.name.values) + 1) + kernel
+        keys = len(ranges.values) + self._name * np.int64(len(commands.name.values) + 1) + self._kernel
         keys[:first_call] = ranges.codes
         self._keys = sorted_pool(keys).codes
 
@@ -535,10 +538,8 @@ class _Looks:
 
     def _like(self, track: int, item: int) -> Slice:
         if item >= self._first_call:
-            shared: Args = NO_ARGS
-            if self._launched[item] == 1:
-                name = self._profile.commands.name
-                shared = {"kernel": self._shown(name.values[name.codes[self._activity[item]]])}
+            kernel, names = self._kernel[item], self._profile.commands.name.values
+            shared: Args = {"kernel": self._shown(names[kernel - 1])} if kernel else NO_ARGS
             return Slice(track, 0, 0, self._names[self._name[item]], "api", NO_ARGS, shared)
         what = self._profile.ranges[item]
         name_of = shown_text(what)[:200] or what.kind
@@ -603,36 +604,34 @@ _LONG_AGO = -(1 << 62)
 class ApiCalls:
     """Draws the calls of one thread on one track. ``base`` brings host times to the axis of the trace.
 
-    Items are numbered: the activities, then the calls that launched none.
+    Items are numbered: the calls that launched a command, then the others.
     """
 
     def __init__(self, profile: Profile, base: TimeBase, process: int, track: int, shown: _Shown) -> None:
         self._process = process
         self._shown = shown
         self._track = track
-        self._commands, self._others = commands, others = profile.commands, profile.lone_calls
-        starts, ends = (
-            np.concatenate((commands.host_start_ns, others.start_ns)),
-            np.concatenate((commands.host_end_ns, others.end_ns)),
+        self._profile, self._launching = profile, len(profile.commands.calls)
+        self._starts, self._ends, self._numbers = (
+            np.concatenate([getattr(calls, field) for calls in (profile.commands.calls, profile.lone_calls)])
+            for field in ("start_ns", "end_ns", "number")
         )
-        self._numbers = np.concatenate((commands.number, others.number))
-        items = np.flatnonzero((starts != NO) & (ends != NO))
-        self._starts, self._ends = starts, ends
-        self._starts[items], self._ends[items] = base.all_hosts(starts[items]), base.all_hosts(ends[items])
+        items = np.flatnonzero((self._starts != NO) & (self._ends != NO))
+        for times in (self._starts, self._ends):
+            times[items] = base.all_hosts(times[items])
         self._items = self._in_order(items)
         self._earliest = _LONG_AGO
 
     def show_only(self, chosen: Chosen) -> None:
         self._earliest = self._first_call()
-        count = len(self._commands)
         starts, ends, items = self._starts[self._items], self._ends[self._items], self._items
         is_shown = chosen.have_time(starts, ends) & (ends - starts >= chosen.min_ns) & (not chosen.longest_only)
-        drawn = np.append(chosen.drawn, np.zeros(len(self._others), np.bool_))[items]
-        self._items = self._in_order(np.sort(items[np.where(items < count, drawn, is_shown)]))
+        is_drawn = np.isin(items, self._profile.commands.call[chosen.drawn])
+        self._items = self._in_order(np.sort(items[np.where(items < self._launching, is_drawn, is_shown)]))
 
     def _in_order(self, items: Numbers) -> Numbers:
         """``items`` as they are drawn: one after another."""
-        if len(items) and items[-1] >= len(self._commands):
+        if len(items) and items[-1] >= self._launching:
             numbers = self._numbers[items]
             return items[np.argsort(np.where(numbers == NO, 0, numbers), kind="stable")]
         return items
@@ -649,7 +648,7 @@ class ApiCalls:
         earliest = max(self._earliest, self._first_call())
         yield earliest
         items = np.sort(self._items)
-        is_other = items >= len(self._commands)
+        is_other = items >= self._launching
         for own in (items[~is_other], items[is_other]):
             for item in own[[0, -1]].tolist() if len(own) else ():
                 yield max(int(self._starts[item]), earliest)
@@ -662,27 +661,11 @@ class ApiCalls:
 
     def events(self, origin: int) -> Iterator[Slices]:
         """Yield the slices. No arrow leaves them: a call that waits ended after its activity had."""
-        track, items, commands, calls = self._track, self._items, self._commands, self._commands.calls
-        starts, ends = _one_after_another(self._starts[items], self._ends[items], self._earliest)
-        names = [*calls.name.values, *self._others.name.values]
-        of_calls = np.append(calls.name.codes, -1)[commands.call]
-        name = np.append(of_calls, self._others.name.codes + len(calls.name.values))
-        kernel = np.append(
-            np.where(commands.is_kernel, commands.name.codes + 1, 0), np.zeros(len(self._others), np.int64)
-        )
-        keys = sorted_pool(name * (len(commands.name.values) + 1) + kernel).codes
-        likes: dict[int, Slice] = {}
-
-        def like(item: int) -> Slice:
-            launched = kernel[item]
-            shared = {"kernel": self._shown(commands.name.values[launched - 1])} if launched else NO_ARGS
-            return Slice(track, 0, 0, names[name[item]], "api", NO_ARGS, shared)
-
+        looks = _Looks(self._profile, self._profile.commands.call, 0, self._launching, self._shown)
+        items = self._items
+        row = Row(*_one_after_another(self._starts[items], self._ends[items], self._earliest), items)
         for first in range(0, len(items), ROW):
-            here, own = slice(first, first + ROW), items[first : first + ROW]
-            of_keys = shared_slices(keys, own, likes, like)
-            durations, args = ends[here] - starts[here], told({"call_index": self._numbers[own]})
-            yield Slices(track, (Columns(of_keys, shifted(starts[here], -origin), durations, args),))
+            yield looks.drawn(self._track, origin, row.take(slice(first, first + ROW)))
 
 
 def _one_after_another(starts: Numbers, ends: Numbers, earliest: int) -> tuple[Numbers, Numbers]:
