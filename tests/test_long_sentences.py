@@ -28,9 +28,9 @@ def idle(name: str, *, range_: bool = False) -> Finding:
 
 def shown(*found: Finding, rows: int = 3) -> list[str]:
     """The block of a run with so many rows of each list."""
-    layers = tuple(LayerRow(name=f"layer {at}", direction="", ns=1, share=0.1) for at in range(rows))
-    operations = tuple(OperationRow(name=f"op {at}", layer="", calls=1, ns=1, share=0.1) for at in range(rows))
-    kernels = tuple(KernelRow(name=f"kernel {at}", calls=1, ns=1, share=0.1) for at in range(rows))
+    layers = tuple(LayerRow(name=f"layer {at}", direction="", ns=1) for at in range(rows))
+    operations = tuple(OperationRow(name=f"op {at}", layer="", calls=1, ns=1) for at in range(rows))
+    kernels = tuple(KernelRow(name=f"kernel {at}", calls=1, ns=1) for at in range(rows))
     lists: dict[str, Any] = {"layers": layers, "operations": operations, "kernels": kernels}
     return block(Section(name="", verdict="100.0 ms per iteration.", kernel_ns=9, findings=found, **lists))
 

@@ -486,7 +486,7 @@ def large(sections: int = 1, *, name: str = "", log: int = 200) -> Report:
             iterations=tuple((n, n / 50, (n + 0.9) / 50, n > 0) for n in range(50)),
         ),
         layers=tuple(
-            LayerRow(name=f"{name}{n}", direction="forward", ns=10**6, share=0.001, host_ns=5, parts=parts)
+            LayerRow(name=f"{name}{n}", direction="forward", ns=10**6, host_ns=5, parts=parts)
             for n in range(250)
         ),
         tree=tuple(
@@ -498,7 +498,7 @@ def large(sections: int = 1, *, name: str = "", log: int = 200) -> Report:
             for n in range(60)
         ),
         no_layer=Rest(name="in no layer", ns=10**6, share=0.3),
-        operations=tuple(OperationRow(name=name, layer="", calls=1, ns=10, share=0.1) for _ in range(250)),
+        operations=tuple(OperationRow(name=name, layer="", calls=1, ns=10) for _ in range(250)),
         problems=tuple(
             ProblemRow(
                 name=f"{name}{n}", primitive="conv", calls=2.5, ns=10**6, share=0.001, gflops=123.456, solver=name,
@@ -506,7 +506,7 @@ def large(sections: int = 1, *, name: str = "", log: int = 200) -> Report:
             )
             for n in range(250)
         ),
-        kernels=tuple(KernelRow(name=f"{name}{n}", calls=100, ns=10**6, share=0.001) for n in range(250)),
+        kernels=tuple(KernelRow(name=f"{name}{n}", calls=100, ns=10**6) for n in range(250)),
         durations=tuple(Duration(below_ns=1 << bits, count=10, ns=10**5) for bits in range(1, 36)),
         gpu=GPUS["MI300X"],
         dtypes=("float", "half"),

@@ -20,7 +20,7 @@ TEXTS = st.text("abcdefxyz0123_. ->", min_size=1, max_size=90)
 
 
 def row(name: str, kind: Any = OperationRow, **fields: Any) -> Any:
-    return kind(**{"name": name, "calls": 1, "ns": 1, "share": 0.1} | fields)
+    return kind(**{"name": name, "calls": 1, "ns": 1} | fields)
 
 
 @given(st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=5, unique=True), st.integers(30, 60))
@@ -42,7 +42,7 @@ def test_the_layer_is_shown_where_operations_read_the_same() -> None:
 
 def test_the_number_of_calls_is_shown_whatever_the_name_is_cut_to() -> None:
     """Of a log alone, whose problems have no times."""
-    none = {"primitive": "conv", "calls": 1234, "ns": None, "share": None}
+    none = {"primitive": "conv", "calls": 1234, "ns": None}
     rows = [row(f"Conv fwd 1x{'512x' * 20}{at}", ProblemRow, **none) for at in "ab"]
     names = shown_names(rows, 46)
     assert all(name.endswith(" x 1,234") and len(name) <= 46 for name in names)

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise, takewhile
 from math import inf
@@ -80,10 +80,11 @@ def of_logs(run: Run) -> list[Section]:
         said.append(f"{ms(iteration)} per iteration: the time that the log prints, without times of layers")
     if operations:
         ran = [one for one in operations if one.phase == "run"]
-        problems = len(set(map(problem_name, ran)))
-        parts = [f"{count(len(ran), 'operation')} of {count(problems, 'problem')}"] if ran else []
+        names = [*dict.fromkeys(map(problem_name, ran or operations))]
+        problems, first = count(len(names), "problem"), "first " * (len(names) > 1)
+        parts = [f"{count(len(ran), 'operation')} of {problems}"] if ran else []
         parts += [count(len(operations) - len(ran), "search")] if len(ran) < len(operations) else []
-        sought = "" if ran else _sought(operations)
+        sought = "" if ran else f" for {problems}, {first}{names[0]}"
         said.append(f"{' and '.join(parts)} in the log{sought}")
     if not said and run.libraries:
         said.append("MIOpen's log (`mio2trace messages` lists what it says), no operation")
@@ -107,12 +108,6 @@ def of_logs(run: Run) -> list[Section]:
             log=complaints,
         )
     ]
-
-
-def _sought(operations: Iterable[Operation]) -> str:
-    """Name what the searches of a log are for in which nothing ran."""
-    names = [*dict.fromkeys(map(problem_name, operations))]
-    return f" for {count(len(names), 'problem')}, {'first ' * (len(names) > 1)}{names[0]}"
 
 
 def printed_reference(logs: Sequence[FrameworkLog], without: Sequence[FrameworkLog]) -> str:
@@ -139,9 +134,8 @@ def _printed_iteration(logs: Sequence[FrameworkLog]) -> float | None:
 def _logged_layers(log: FrameworkLog) -> list[LayerRow]:
     """Return the mean printed time of each layer, most first. Times of months are ignored as damage."""
     printed = printed_times([log])
-    total = sum(map(mean, printed.values())) or 1
     rows = [
-        LayerRow(name=name, direction=direction or "", ns=round(mean(times)), share=mean(times) / total)
+        LayerRow(name=name, direction=direction or "", ns=round(mean(times)))
         for (_, name, direction), times in printed.items()
     ]
     return sorted(rows, key=lambda row: -row.ns)
@@ -149,24 +143,14 @@ def _logged_layers(log: FrameworkLog) -> list[LayerRow]:
 
 def _problems(operations: Iterable[Operation]) -> Iterator[ProblemRow]:
     """Sort by the number of calls, because their time is not known."""
-    calls: Counter[str] = Counter()
-    first: dict[str, Operation] = {}
+    calls: defaultdict[str, list[Operation]] = defaultdict(list)
     for operation in operations:
         if operation.phase == "run":
-            name = problem_name(operation)
-            calls[name] += 1
-            first.setdefault(name, operation)
-    for name, number in sorted(calls.items(), key=lambda item: (-item[1], item[0])):
-        one = first[name]
-        yield ProblemRow(
-            name=name,
-            primitive=one.primitive,
-            calls=number,
-            ns=None,
-            share=None,
-            solver=one.solver or one.algorithm or "",
-            driver=one.command or "",
-        )
+            calls[problem_name(operation)].append(operation)
+    for name, of_name in sorted(calls.items(), key=lambda item: (-len(item[1]), item[0])):
+        one = of_name[0]
+        solver, driver = one.solver or one.algorithm or "", one.command or ""
+        yield ProblemRow(name=name, primitive=one.primitive, calls=len(of_name), ns=None, solver=solver, driver=driver)
 
 
 def complaints_of(libraries: Sequence[MiopenLog]) -> Iterator[tuple[str, int, str]]:
@@ -226,16 +210,14 @@ def of_profile(subject: Subject, name: str, libraries: Sequence[MiopenLog] = (),
         if step is not None
         else (),
         operations=tuple(
-            OperationRow(
-                name=row.key[1], layer=row.key[0], calls=row.calls_per_iteration, ns=each(row.total_ns), share=row.share
-            )
+            OperationRow(name=row.key[1], layer=row.key[0], calls=row.calls_per_iteration, ns=each(row.total_ns))
             for row in steady.operations
             if row.calls
         ),
         problems=tuple(_problem(subject, problem) for problem in subject.problems),
         no_operation=_rest(subject, steady.problems.rest),
         kernels=tuple(
-            KernelRow(name=row.key, calls=row.calls_per_iteration, ns=each(row.total_ns), share=row.share)
+            KernelRow(name=row.key, calls=row.calls_per_iteration, ns=each(row.total_ns))
             for row in steady.kernels
             if row.calls
         ),
@@ -452,9 +434,8 @@ def _evidence(subject: Subject) -> str:
         ("a layer", links.layer_by, links.layer_unsure, bool(links.runs)),
     ):
         if known:
-            by = dict(
-                zip(WORDS[1:], np.bincount(words.column[is_kernel], minlength=len(WORDS))[1:].tolist(), strict=True)
-            )
+            counts = np.bincount(words.column[is_kernel], minlength=len(WORDS)).tolist()
+            by = dict(zip(WORDS[1:], counts[1:], strict=True))
             evidence = ", ".join(word for word in EVIDENCE if by[word])
             doubt = int(is_kernel[[*unsure]].sum()) if unsure else 0
             parts.append(
@@ -480,7 +461,7 @@ def _first(subject: Subject) -> str:
 def _find(measures: Measures) -> Find | None:
     costs = [cost for cost in measures.searches.values() if cost.kernels]
     ns = sum(cost.timed_ns for cost in costs)
-    return Find(searches=len(costs), ns=ns, is_sure=not measures.is_find_unsure) if costs else None
+    return Find(searches=len(costs), kernel_ns=ns, is_sure=not measures.is_find_unsure) if costs else None
 
 
 def _searches(subject: Subject) -> str:
@@ -488,8 +469,8 @@ def _searches(subject: Subject) -> str:
     if find is None:
         return ""
     of_all = "of all kernel time" if find.is_sure else "of all (not sure)"
-    return f"{count(find.searches, 'search')} ran {ms(find.ns)} of kernels" + (
-        f", {percent(find.ns / whole)} {of_all}" if whole else ""
+    return f"{count(find.searches, 'search')} ran {ms(find.kernel_ns)} of kernels" + (
+        f", {percent(find.kernel_ns / whole)} {of_all}" if whole else ""
     )
 
 
@@ -505,12 +486,9 @@ def _parts(parts: Counter[PartKey], iterations: int) -> tuple[Part, ...]:
 
 
 def _layers(subject: Subject) -> Iterator[LayerRow]:
-    parts: dict[LayerKey, Counter[PartKey]] = {}
+    parts: defaultdict[LayerKey, Counter[PartKey]] = defaultdict(Counter)
     for (key, part), ns in subject.makeup.layers.items():
-        of_layer = parts.get(key)
-        if of_layer is None:
-            of_layer = parts[key] = Counter()
-        of_layer[part] += ns
+        parts[key][part] += ns
     for row in subject.steady.layers:
         if row.calls:
             _, name, direction = row.key
@@ -518,9 +496,8 @@ def _layers(subject: Subject) -> Iterator[LayerRow]:
                 name=name,
                 direction=direction or "",
                 ns=subject.each(row.total_ns),
-                share=row.share,
                 host_ns=None if row.host_ns is None else subject.each(row.host_ns),
-                parts=_parts(parts.get(row.key) or Counter(), subject.count),
+                parts=_parts(parts[row.key], subject.count),
             )
 
 
@@ -537,7 +514,6 @@ def _classes(subject: Subject) -> list[ClassRow]:
             direction=row.key[2] or "",
             layers=members[row.key[1:]],
             ns=subject.each(row.total_ns),
-            share=row.share,
         )
         for row in subject.steady.classes
         if row.calls
@@ -624,8 +600,7 @@ def _thumbnail(subject: Subject) -> Thumbnail | None:
         np.maximum.at(until, places[inside], ends[inside])
     for kind, start, end in long:
         _fill(bins[kind], start, end, span)
-    names = list(numbers)
-    busy = {names[number]: bins[number].tolist() for number in used}
+    busy = {name: bins[numbers[name]].tolist() for name in map([*numbers].__getitem__, used)}
     reached = {
         told.all[place].number: (int(begun[place]), int(until[place]))
         for place in np.flatnonzero(until != NO).tolist()
@@ -678,16 +653,12 @@ def _trust(subject: Subject) -> Iterator[tuple[str, str]]:
     names = {device.index: device.name for device in alignment.profile.devices}
     for device, clock in sorted(alignment.clocks.items()):
         name = names.get(device, "")
-        said = (
-            "one clock for host and device" if clock == SAME else f"error {clock.error_ns / 1000:g} us ({clock.method})"
-        )
+        error = f"error {clock.error_ns / 1000:g} us ({clock.method})"
+        said = "one clock for host and device" if clock == SAME else error
         yield f"Clock of device {device}", f"{name}: {said}" if name else said
-    if alignment.log_clock is not None:
-        read = f", as read beside the run, to {alignment.log_clock.error_ns / 1000:g} us"
-        yield (
-            "Clock of the log",
-            f"UTC{alignment.log_clock.offset_ns / 3.6e12:+g} h{read * bool(alignment.log_clock.host_ns)}",
-        )
+    if (log := alignment.log_clock) is not None:
+        read = f", as read beside the run, to {log.error_ns / 1000:g} us" if log.host_ns else ""
+        yield "Clock of the log", f"UTC{log.offset_ns / 3.6e12:+g} h{read}"
 
 
 __all__ = ["Report", "Section", "report_of", "subjects"]
@@ -768,16 +739,11 @@ def subjects(run: Run, gpu: Gpu | None = None) -> Iterator[tuple[int, Sequence[M
     for number, place in enumerate(measured):
         measures = run.drawn[place]
         libraries = _libraries(run, measures, number)
-        messages = _messages(libraries)
-        choices = Choices(run.side_files, libraries)
+        messages = [record for log in libraries for record in log.records if isinstance(record, Message)]
+        of, choices = run.reference, Choices(run.side_files, libraries)
+        undisturbed = of.measures[of.of.index(place)] if of is not None and place in of.of else None
         processes = len(run.alignments) if run.is_job else 1
-        yield place, libraries, Subject(measures, gpu, messages, _reference(run, place), choices, processes)
-
-
-def _reference(run: Run, place: int) -> Measures | None:
-    """Return the measures of the same process in the run without MIOpen's log."""
-    of = run.reference
-    return of.measures[of.of.index(place)] if of is not None and place in of.of else None
+        yield place, libraries, Subject(measures, gpu, messages, undisturbed, choices, processes)
 
 
 def _libraries(run: Run, measures: Measures, place: int) -> Sequence[MiopenLog]:
@@ -785,7 +751,3 @@ def _libraries(run: Run, measures: Measures, place: int) -> Sequence[MiopenLog]:
     if measures in run.measures and run.shares:
         return run.shares[run.measures.index(measures)].libraries
     return run.libraries if not place else ()
-
-
-def _messages(libraries: Sequence[MiopenLog]) -> list[Message]:
-    return [record for log in libraries for record in log.records if isinstance(record, Message)]

@@ -68,6 +68,14 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     helps: bool
     ns: int
 
+    @property
+    def name(self) -> str:
+        return part_name(self.primitive)
+
+
+def part_name(primitive: str) -> str:
+    return primitive_name(primitive) if primitive else "other kernels"
+
 
 class LayerRow(msgspec.Struct, frozen=True, kw_only=True):
     """A layer in one direction. ``host_ns``: its time on the host, None if unknown. ``parts`` add up to ``ns``."""
@@ -75,7 +83,6 @@ class LayerRow(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     direction: str
     ns: int
-    share: float
     host_ns: int | None = None
     parts: tuple[Part, ...] = ()
 
@@ -87,7 +94,6 @@ class ClassRow(msgspec.Struct, frozen=True, kw_only=True):
     direction: str
     layers: int
     ns: int
-    share: float
 
 
 class ProblemRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +105,7 @@ class ProblemRow(msgspec.Struct, frozen=True, kw_only=True):
     primitive: str
     calls: float
     ns: int | None
-    share: float | None
+    share: float | None = None
     gflops: float | None = None
     solver: str = ""
     driver: str = ""
@@ -116,7 +122,6 @@ class OperationRow(msgspec.Struct, frozen=True, kw_only=True):
     layer: str
     calls: float
     ns: int
-    share: float
 
 
 class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +130,6 @@ class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     calls: float
     ns: int
-    share: float
 
 
 ListRow = LayerRow | ClassRow | OperationRow | ProblemRow | KernelRow
@@ -165,7 +169,7 @@ class Find(msgspec.Struct, frozen=True, kw_only=True):
     """MIOpen Find in the whole run: the number of its searches with kernels, and the time of these kernels."""
 
     searches: int
-    ns: int
+    kernel_ns: int
     is_sure: bool
 
 
@@ -261,8 +265,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     def makeup(self) -> str:
         """``MoE 69.1 %, Gemm 11.5 %, other kernels 6.9 %``: what the kernels compute, most first."""
         return ", ".join(
-            f"{primitive_name(part.primitive) if part.primitive else 'other kernels'}{' (helpers)' * part.helps}"
-            f" {percent(self.share(part.ns) or 0)}"
+            f"{part.name}{' (helpers)' * part.helps} {percent(self.share(part.ns) or 0)}"
             for part in self.parts
             if part.ns >= LEAST_OF_KERNELS * self.kernel_ns
         )
@@ -358,15 +361,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def several(self) -> bool:
         return len(self.sections) > 1
-
-
-def cumulative(shares: Sequence[float]) -> list[float]:
-    """Return the running sums."""
-    sums, so_far = [], 0.0
-    for share in shares:
-        so_far += share
-        sums.append(so_far)
-    return sums
 
 
 __all__ = ["distinct", "ms_cell", "rank_cells", "short_kernel", "shown_names", "spent_cells", "step_cells"]
@@ -488,13 +482,10 @@ def stated_values(libraries: Iterable[MiopenLog]) -> Iterator[tuple[str, str]]:
 
 def machine(profile: Profile | None, libraries: Sequence[MiopenLog], device_name: str = "") -> str:
     """``MI300X x4 · MIOpen 3.5.1``; empty if the files name nothing."""
-    devices: dict[str, int] = {}
-    for device in profile.devices if profile is not None else ():
-        if is_product(device.name):
-            devices[device.name] = devices.get(device.name, 0) + 1
-    if not devices:
-        devices = dict.fromkeys([device_name] if device_name else _named_by_logs(libraries), 1)
-    parts = [f"{name} x{number}" if number > 1 else name for name, number in devices.items()][:3]
+    devices = Counter(device.name for device in (profile.devices if profile is not None else ()))
+    named = {name: number for name, number in devices.items() if is_product(name)}
+    named = named or dict.fromkeys([device_name] if device_name else _named_by_logs(libraries), 1)
+    parts = [f"{name} x{number}" if number > 1 else name for name, number in named.items()][:3]
     values = dict(stated_values(libraries))
     parts += [f"{name} {values[name]}" for name in ("HIP", "MIOpen") if name in values]
     return " · ".join(parts)
@@ -556,9 +547,7 @@ def _run(section: Section) -> dict[str, Any]:
         "steady_iterations": section.iterations,
         "kernel_ns": section.kernel_ns,
         "kernel_ns_is_sure": section.is_sure,
-        "find": None
-        if section.find is None
-        else {"searches": section.find.searches, "kernel_ns": section.find.ns, "is_sure": section.find.is_sure},
+        "find": None if section.find is None else msgspec.structs.asdict(section.find),
         "copy_ns": section.copy_ns,
         "step": None
         if step is None

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, StrictUndefined, Template
@@ -16,13 +17,11 @@ from mio2trace.answer import svg
 from mio2trace.answer.content import (
     ROWS,
     ListRow,
-    Part,
     Report,
     Rest,
     Section,
     Thumbnail,
     TreeNode,
-    cumulative,
     distinct,
     ms_cell,
     rank_cells,
@@ -36,7 +35,6 @@ from mio2trace.findings.rule import ms, percent, rate
 from mio2trace.kernels.names import normalise
 from mio2trace.measures.iterations import PARTS
 from mio2trace.measures.statistics import fixed
-from mio2trace.ops.operation import primitive_name
 from mio2trace.outgoing import count, shortened, visible
 
 KERNEL = 200
@@ -78,10 +76,6 @@ def key(colour: str, label: str, *, helps: bool = False) -> dict[str, Any]:
 def tiles(*numbers: tuple[str, str, str]) -> list[dict[str, str]]:
     """Return the few numbers at the top of a section: each has a label, a value, and more about it."""
     return [{"label": label, "value": value, "more": more} for label, value, more in numbers]
-
-
-def part_name(part: Part) -> str:
-    return primitive_name(part.primitive) if part.primitive else "other kernels"
 
 
 def colour(primitive: str) -> str:
@@ -151,7 +145,7 @@ def _times(section: Section, rows: Sequence[ListRow]) -> list[tuple[str, ...]]:
         ("", "", "")
         if row.ns is None or share is None
         else (ms_cell(row.ns), fixed(100 * share, 1), fixed(100 * so_far, 1))
-        for row, share, so_far in zip(rows, shares, cumulative([share or 0 for share in shares]), strict=True)
+        for row, share, so_far in zip(rows, shares, accumulate(share or 0 for share in shares), strict=True)
     ]
 
 
@@ -220,9 +214,7 @@ def layers(section: Section, room: Room) -> dict[str, Any] | None:
     rows = []
     for layer, name, times in zip(shown, shown_names(shown, room.name), _times(section, shown), strict=True):
         pieces = [
-            svg.Piece(
-                colour(own.primitive), own.ns, own.helps, f"{part_name(own)}{', helpers' * own.helps}: {ms(own.ns)}"
-            )
+            svg.Piece(colour(own.primitive), own.ns, own.helps, f"{own.name}{', helpers' * own.helps}: {ms(own.ns)}")
             for own in layer.parts
         ] or [svg.Piece("other", layer.ns, False, ms(layer.ns))]
         bar = svg.stacked(pieces, longest, f"{visible(name)}: {ms(layer.ns)}")
@@ -526,7 +518,7 @@ def _compute(section: Section) -> dict[str, Any] | None:
         return None
     pieces, legend = [], []
     for own in section.parts:
-        label = f"{part_name(own)}, helpers" if own.helps else part_name(own)
+        label = f"{own.name}{', helpers' * own.helps}"
         share = percent(section.share(own.ns) or 0)
         pieces.append(svg.Piece(colour(own.primitive), own.ns, own.helps, f"{label}: {ms(own.ns)}, {share}"))
         if own.ns >= 0.005 * section.kernel_ns:

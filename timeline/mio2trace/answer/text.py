@@ -74,7 +74,7 @@ def lines(report: Report) -> Iterator[str]:
 def block(section: Section, several: bool = False) -> list[str]:
     """The lines of one section."""
     found = [*_head(section, several), *_spent(section)]
-    real = _real(section.findings)
+    real = [one for one in section.findings if one.severity != "info"]
     needs = (
         max(LEAST_FOR_FINDING, len(_lines_of(real[0], LONGEST_SENTENCE)) + (len(section.findings) > 1)) if real else 1
     )
@@ -248,10 +248,6 @@ def _whole_items(label: str, text: str, most: int) -> list[str]:
         if len(lines) <= most:
             return lines
     return whole[:most]
-
-
-def _real(findings: Sequence[Finding]) -> list[Finding]:
-    return [one for one in findings if one.severity != "info"]
 
 
 def _findings(findings: Sequence[Finding], room: int) -> list[str]:

@@ -10,18 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mio2trace.commands import (
-    Command,
-    ProgressLine,
-    Reading,
-    complete_files,
-    flag,
-    is_terminal,
-    reading_options,
-    say,
-    size,
-    tell,
-)
+from mio2trace import commands as console
+from mio2trace.commands import say, tell
 from mio2trace.outgoing import count, shortened
 
 if TYPE_CHECKING:
@@ -49,8 +39,8 @@ def _shard(text: str) -> tuple[int, int]:
     return int(match[1]) % int(match[2]), int(match[2])
 
 
-@click.command(cls=Command, no_args_is_help=True)
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...", shell_complete=complete_files)
+@click.command(cls=console.Command, no_args_is_help=True)
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", shell_complete=console.complete_files)
 @click.option("-o", "--output", required=True, metavar="FOLDER", help="The dataset. An existing dataset is resumed.")
 @click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Number of processes on this machine.")
 @click.option("--scheduler-file", metavar="FILE", help="Use the Dask cluster of this scheduler file.")
@@ -64,15 +54,18 @@ def _shard(text: str) -> tuple[int, int]:
     help="A run that takes longer fails. 0: no limit.",
 )
 @click.option(
-    "--memory-limit", type=size, metavar="SIZE", help="A run that needs more memory than this, such as 4GB, fails."
+    "--memory-limit",
+    type=console.size,
+    metavar="SIZE",
+    help="A run that needs more memory than this, such as 4GB, fails.",
 )
-@flag(
+@console.flag(
     "--tables-only",
     help="Write only the tables, without the snapshots that other commands read. Smaller and faster.",
 )
-@flag("--retry", help="Repeat runs that failed before.")
-@flag("--strict", help="Exit with 1 if a run failed.")
-@reading_options
+@console.flag("--retry", help="Repeat runs that failed before.")
+@console.flag("--strict", help="Exit with 1 if a run failed.")
+@console.reading_options
 def batch(  # noqa: PLR0913 - click gives each option by keyword
     paths: tuple[str, ...],
     output: str,
@@ -84,7 +77,7 @@ def batch(  # noqa: PLR0913 - click gives each option by keyword
     tables_only: bool,
     retry: bool,
     strict: bool,
-    reading: Reading,
+    reading: console.Reading,
     quiet: bool,
 ) -> None:
     """Convert all runs in folders to one dataset of Parquet files, with any number of workers.
@@ -203,15 +196,15 @@ WORTH_OF_A_RUN = 100_000
 MINUTE, HOUR = 60, 3600
 
 
-class _Progress(ProgressLine):
+class _Progress(console.ProgressLine):
     """Progress of a batch, its speed, and the time that is left: one line of the terminal that is rewritten, or a new
     line from time to time. The largest runs come first, so the time depends on bytes."""
 
     def __init__(self, quiet: bool) -> None:
         super().__init__()
         self._quiet = quiet
-        self._say: Callable[[str], None] = self.show if is_terminal() else tell
-        self._every_s = DRAWN_EVERY_S if is_terminal() else SAID_EVERY_S
+        self._say: Callable[[str], None] = self.show if console.is_terminal() else tell
+        self._every_s = DRAWN_EVERY_S if console.is_terminal() else SAID_EVERY_S
         self._last = time.monotonic()
 
     def plan(self, to_do: Sequence[FoundRun]) -> None:

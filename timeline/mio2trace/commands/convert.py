@@ -12,25 +12,9 @@ import click
 import msgspec
 from click.core import ParameterSource
 
+from mio2trace import commands as console
 from mio2trace.analysis import Analysis, AnalysisOptions, Run, analyse
-from mio2trace.commands import (
-    INCOMPLETE,
-    Command,
-    Progress,
-    Reading,
-    check_option,
-    files_argument,
-    flag,
-    is_terminal,
-    megabytes,
-    only_reading_options,
-    put,
-    quiet_option,
-    refuse_to_overwrite,
-    say,
-    tell,
-    words_option,
-)
+from mio2trace.commands import put, say, tell
 from mio2trace.evidence import EVIDENCE
 from mio2trace.files import STANDARD_INPUT, TABLES_SUFFIX
 from mio2trace.machine import give_back_freed_memory
@@ -51,7 +35,7 @@ FOLD_WORDS = ("find", "set-up", "warm-up")
 KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "devices")
 
 
-class _Convert(Command):
+class _Convert(console.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
             return super().parse_args(ctx, args)
@@ -63,7 +47,7 @@ class _Convert(Command):
 
 
 @click.command(cls=_Convert, no_args_is_help=True)
-@files_argument
+@console.files_argument
 @click.option(
     "-o",
     "--output",
@@ -81,12 +65,12 @@ class _Convert(Command):
     show_default=True,
     help="API calls of the host that the trace shows. 'enqueue': calls that launch GPU commands, and program builds.",
 )
-@words_option(
+@console.words_option(
     "--tracks",
     TRACK_WORDS,
     "Add tracks: kernels (one track per kernel name), operations (one track per type).",
 )
-@words_option(
+@console.words_option(
     "--fold",
     FOLD_WORDS,
     "Move this work to a track of its own, so that the iterations are alone on theirs: find, set-up (find"
@@ -109,7 +93,7 @@ class _Convert(Command):
     metavar="N-M",
     help="Write only these iterations: 3, 2-4, 1,5-7; 0: the warm-up of a log.",
 )
-@flag(
+@console.flag(
     "--all",
     "everything",
     help="Write the whole run. Without this option, the trace of a very large run has only the steady iterations in"
@@ -137,8 +121,8 @@ class _Convert(Command):
     metavar="EVIDENCE",
     help=f"Ignore one kind of evidence (repeatable): {', '.join(EVIDENCE)}.",
 )
-@only_reading_options
-@flag(
+@console.only_reading_options
+@console.flag(
     "--several",
     help="Write the runs of FILEs into one trace, each run from time zero. Without this option, files of several runs"
     " are refused.",
@@ -151,21 +135,26 @@ class _Convert(Command):
     " 'operation N', 'line N'.",
 )
 @click.option("--summary", "summary_file", metavar="FILE", help="Also write the trace's metadata object as JSON.")
-@words_option(
+@console.words_option(
     "--keep",
     KEEP_WORDS,
     f"Leave in the trace what is taken out of it by default: {', '.join(KEEP_WORDS)}.",
 )
-@check_option
-@flag(
+@console.check_option
+@console.flag(
     "--strict",
     help="With -o: if the inputs have a problem, exit with 1 and write nothing. With and without -o: exit with 4 if"
     " the profile is incomplete.",
 )
-@flag("-v", "--verbose", help="With -o: also print the evidence of the links, the clocks and the sums.")
-@quiet_option
+@console.flag("-v", "--verbose", help="With -o: also print the evidence of the links, the clocks and the sums.")
+@console.quiet_option
 def convert(
-    files: tuple[str, ...], outputs: tuple[str, ...], reading: Reading, verbose: bool, quiet: bool, **drawing: Any
+    files: tuple[str, ...],
+    outputs: tuple[str, ...],
+    reading: console.Reading,
+    verbose: bool,
+    quiet: bool,
+    **drawing: Any,
 ) -> object:
     """Write a trace for the Perfetto UI, or print the answer (without -o).
 
@@ -190,7 +179,7 @@ def convert(
 
         _refuse_all_but(_OF_ANSWER, ": add -o OUT.pftrace")
         return make(files, page or "-", None, None, reading, strict=strict, quiet=quiet)
-    refuse_to_overwrite(files, page)
+    console.refuse_to_overwrite(files, page)
     beside = functools.partial(_write_beside, files, tables, page, reading, drawing)
     if not is_drawn:
         _refuse_all_but(_OF_TABLES, ", not tables")
@@ -199,7 +188,7 @@ def convert(
 
     _refuse_to_overwrite(files, [*outputs, drawing["summary_file"]])
     wrote: list[str] = []
-    progress = Progress() if not quiet and is_terminal() else None
+    progress = console.Progress() if not quiet and console.is_terminal() else None
     try:
         result = conversion.convert(
             *files,
@@ -219,7 +208,7 @@ def convert(
         for line in [*wrote, *(_wrote(output, result, drawing["host_calls"]) if output not in (None, "-") else ())]:
             tell(line, coloured=True)
     if strict and not result.metadata["completeness"]["complete"]:
-        click.get_current_context().exit(INCOMPLETE)
+        click.get_current_context().exit(console.INCOMPLETE)
     return result
 
 
@@ -271,7 +260,7 @@ def _wrote(output: str, result: conversion.Conversion, host_calls: str) -> Itera
     found = result.metadata["attribution"]
     kernels = found["kernels"] + found["copies"] - result.trace.left_out
     each = f", {size / kernels:.0f} bytes per kernel" if size and kernels else ""
-    yield f"wrote {output} ({megabytes(size)}{each}): open it at https://ui.perfetto.dev"
+    yield f"wrote {output} ({console.megabytes(size)}{each}): open it at https://ui.perfetto.dev"
 
 
 def _refuse_to_overwrite(files: tuple[str, ...], outputs: Sequence[str | None]) -> None:
@@ -282,7 +271,7 @@ def _refuse_to_overwrite(files: tuple[str, ...], outputs: Sequence[str | None]) 
             if summary is not None and os.path.realpath(summary) == os.path.realpath(target):
                 raise click.UsageError(f"{target} is both the trace and its summary")
     for output in outputs:
-        refuse_to_overwrite(files, output)
+        console.refuse_to_overwrite(files, output)
 
 
 # -- ``mio2trace FILE... -o out.parquet``: a run as a folder of tables, an input as its files are ----------------------
@@ -291,7 +280,7 @@ def _refuse_to_overwrite(files: tuple[str, ...], outputs: Sequence[str | None]) 
 def _write_tables(
     files: Sequence[str],
     beside: Callable[[Analysis], Iterator[str]],
-    reading: Reading,
+    reading: console.Reading,
     drawing: Mapping[str, Any],
     quiet: bool,
 ) -> Analysis:
@@ -311,11 +300,11 @@ def _write_tables(
         for line in wrote:
             tell(line)
     if strict and not all(one.completeness.complete for run in runs for one in run.measures):
-        click.get_current_context().exit(INCOMPLETE)
+        click.get_current_context().exit(console.INCOMPLETE)
     return analysis
 
 
-def _options(reading: Reading, drawing: Mapping[str, Any]) -> AnalysisOptions:
+def _options(reading: console.Reading, drawing: Mapping[str, Any]) -> AnalysisOptions:
     return reading.analysis(
         host_calls=drawing["host_calls"] == "all", without=frozenset(drawing["without"]), keep=tuple(drawing["keep"])
     )
@@ -330,7 +319,7 @@ def _write_beside(
     files: Sequence[str],
     tables: str | None,
     page: str | None,
-    reading: Reading,
+    reading: console.Reading,
     drawing: Mapping[str, Any],
     analysis: Analysis,
 ) -> Iterator[str]:
@@ -366,4 +355,6 @@ def _written(output: str, rows: Mapping[str, int]) -> str:
         for table, number in rows.items()
         if number or table == "runs"
     ]
-    return f"wrote {output} ({megabytes(size)}): {', '.join(counted)}" if len(counted) > 1 else f"wrote {output}"
+    return (
+        f"wrote {output} ({console.megabytes(size)}): {', '.join(counted)}" if len(counted) > 1 else f"wrote {output}"
+    )

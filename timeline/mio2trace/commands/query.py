@@ -10,16 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mio2trace.commands import (
-    Command,
-    Printing,
-    complete_files,
-    damaged_option,
-    flag,
-    printing_options,
-    show,
-    write,
-)
+from mio2trace import commands as console
+from mio2trace.commands import write
 from mio2trace.notes import InputError, Notes
 
 if TYPE_CHECKING:
@@ -37,28 +29,28 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
     names = [name.replace(" ", "-") for name in (*shipped(), *shipped(DATASET))]
     found = [CompletionItem(name) for name in names if ctx.params.get("words") and name.startswith(incomplete)]
-    return [*complete_files(ctx, param, incomplete), *found]
+    return [*console.complete_files(ctx, param, incomplete), *found]
 
 
-@click.command(cls=Command, no_args_is_help=True)
+@click.command(cls=console.Command, no_args_is_help=True)
 @click.argument("words", nargs=-1, metavar="FILE... [NAME|SQL]", shell_complete=_complete)
-@flag("--list", "list_", help="List the stored queries.")
+@console.flag("--list", "list_", help="List the stored queries.")
 @click.option(
     "--sql",
     "show",
     metavar="NAME",
     help="Print the SQL of a stored query, with the views that it needs, to paste into the viewer.",
 )
-@printing_options
-@damaged_option
-@flag("--perfetto", help="Use Perfetto's own engine, for any trace and all of its tables.")
+@console.printing_options
+@console.damaged_option
+@console.flag("--perfetto", help="Use Perfetto's own engine, for any trace and all of its tables.")
 @click.option("--engine", metavar="PATH", help="The trace_processor_shell to use. Implies --perfetto.")
-@flag("--download", help="As --perfetto. If no engine is installed, the perfetto package fetches one.")
+@console.flag("--download", help="As --perfetto. If no engine is installed, the perfetto package fetches one.")
 def query(
     words: tuple[str, ...],
     list_: bool,
     show: str | None,
-    printing: Printing,
+    printing: console.Printing,
     damaged: bool,
     perfetto: bool,
     engine: str | None,
@@ -184,7 +176,7 @@ def _drawn(files: Sequence[str], notes: Notes) -> Iterator[Slice]:
 
 
 def _print(
-    columns: Sequence[str], rows: Iterable[Sequence[Any]], printing: Printing, notes: Notes | None = None
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], printing: console.Printing, notes: Notes | None = None
 ) -> None:
     from mio2trace.reports import Table
 
@@ -198,7 +190,7 @@ def _print(
     ]
     # The first column names the row, so a narrow terminal keeps it.
     table = Table(columns=tuple(columns), rows=cells, keys=tuple(columns[:1]))
-    show(lambda: table, printing, notes or Notes(), [], False)
+    console.show(lambda: table, printing, notes or Notes(), [], False)
 
 
 # -- Queries on a dataset: its tables, in DuckDB -----------------------------------------------------------------------

@@ -13,21 +13,7 @@ import click
 
 import mio2trace
 from mio2trace import commands as console
-from mio2trace.commands import (
-    INCOMPLETE,
-    Command,
-    Reading,
-    coloured,
-    files_argument,
-    flag,
-    process_cells,
-    put,
-    reading_options,
-    refuse_to_overwrite,
-    say,
-    show,
-    tell,
-)
+from mio2trace.commands import process_cells, put, say, show, tell
 
 if TYPE_CHECKING:
     from mio2trace.analysis import Analysis, Run
@@ -40,8 +26,8 @@ FORMS = ("html", "markdown", "text", "json")
 SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".txt": "text", ".json": "json"}
 
 
-@click.command(cls=Command, no_args_is_help=True)
-@files_argument
+@click.command(cls=console.Command, no_args_is_help=True)
+@console.files_argument
 @click.option(
     "-o", "--output", default="-", metavar="OUT", help="Output file: .html, .md, .txt or .json. -: stdout (default)."
 )
@@ -51,10 +37,10 @@ SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".txt": "text", 
     metavar="NAME|FILE",
     help="Peaks for the roofline: a device such as MI300X, or a JSON file with mem_bw_gbps and max_achievable_tflops.",
 )
-@flag("--strict", help="Exit with 4 if the profile is incomplete.")
-@reading_options
+@console.flag("--strict", help="Exit with 4 if the profile is incomplete.")
+@console.reading_options
 def report(
-    files: tuple[str, ...], output: str, form: Any, gpu: str | None, strict: bool, reading: Reading, quiet: bool
+    files: tuple[str, ...], output: str, form: Any, gpu: str | None, strict: bool, reading: console.Reading, quiet: bool
 ) -> None:
     """Show where the time of a run went and what to do about it.
 
@@ -75,7 +61,14 @@ def report(
 
 
 def make(
-    files: tuple[str, ...], output: str, form: Any, gpu: str | None, reading: Reading, *, strict: bool, quiet: bool
+    files: tuple[str, ...],
+    output: str,
+    form: Any,
+    gpu: str | None,
+    reading: console.Reading,
+    *,
+    strict: bool,
+    quiet: bool,
 ) -> object:
     """Write the report. Exits with `INCOMPLETE` if ``strict`` is set and a profile is incomplete."""
     from mio2trace.analysis import analyse
@@ -86,7 +79,7 @@ def make(
     form = form or ("text" if output == "-" else SUFFIXES.get(os.path.splitext(output)[1].lower()))
     if form is None:
         raise OptionError(f"{output}: expected a name that ends in {', '.join(SUFFIXES)}, or --format")
-    refuse_to_overwrite(files, output)
+    console.refuse_to_overwrite(files, output)
     peaks = None if gpu is None else gpu_of(gpu)
     analysis, incomplete = None, False
     if is_fleet(files):
@@ -97,7 +90,7 @@ def make(
         text, notes = written(made, form), analysis.notes
         incomplete = any(one.completeness is not None and not one.completeness.complete for one in made.sections)
         verdicts = [section.verdict for section in made.sections[:FULL] if form != "text"]
-    put([coloured(text) if form == "text" and output == "-" else text], output)
+    put([console.coloured(text) if form == "text" and output == "-" else text], output)
     if output != "-" and not quiet:
         for verdict in verdicts:
             tell(verdict)
@@ -107,7 +100,7 @@ def make(
     if output != "-" and not quiet:
         tell(wrote(output, text))
     if strict and incomplete:
-        click.get_current_context().exit(INCOMPLETE)
+        click.get_current_context().exit(console.INCOMPLETE)
     return analysis
 
 

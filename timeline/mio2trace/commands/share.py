@@ -10,26 +10,15 @@ import shutil
 
 import click
 
-from mio2trace.commands import (
-    Command,
-    Reading,
-    choice_option,
-    files_argument,
-    flag,
-    quiet_option,
-    reading_options,
-    refuse_to_overwrite,
-    say,
-    tell,
-    write,
-)
+from mio2trace import commands as console
+from mio2trace.commands import say, tell, write
 from mio2trace.machine import given_environment
 
 SECONDS = click.FloatRange(min=0, min_open=True)
 
 
 @click.command(
-    cls=Command,
+    cls=console.Command,
     no_args_is_help=True,
     context_settings={"allow_interspersed_args": False},
 )
@@ -42,8 +31,8 @@ SECONDS = click.FloatRange(min=0, min_open=True)
     metavar="OUT",
     help="The archive. {rank}, {pid} and {env:NAME} in its name are replaced.",
 )
-@flag("--detail", help="Log at MIOpen's level 6: also solvers and launch lines. The log is twice as large.")
-@flag(
+@console.flag("--detail", help="Log at MIOpen's level 6: also solvers and launch lines. The log is twice as large.")
+@console.flag(
     "--reference",
     help="Run the program once more without MIOpen's log, to measure idle time and step time.",
 )
@@ -52,13 +41,13 @@ SECONDS = click.FloatRange(min=0, min_open=True)
 @click.option(
     "--dvdt", metavar="LIB", help="The libprof.so of dv/dt, for OpenCL. It is preloaded in place of a ROCm profiler."
 )
-@choice_option(
+@console.choice_option(
     "--profiler",
     ("auto", "rocprofv3", "rocprof", "none"),
     "auto: rocprofv3 if it is installed, else rocprof if it is, else none.",
 )
-@flag("--dry-run", help="Print the commands as lines of a shell, and run nothing.")
-@quiet_option
+@console.flag("--dry-run", help="Print the commands as lines of a shell, and run nothing.")
+@console.quiet_option
 def record(  # noqa: PLR0913 - click gives each option by keyword
     program: tuple[str, ...],
     output: str,
@@ -129,16 +118,16 @@ def record(  # noqa: PLR0913 - click gives each option by keyword
         return NOT_STARTED
 
 
-@click.command(cls=Command, no_args_is_help=True)
-@files_argument
+@click.command(cls=console.Command, no_args_is_help=True)
+@console.files_argument
 @click.option("-o", "--output", default="bundle.zip", show_default=True, metavar="OUT", help="The archive.")
-@flag("--raw", help="Also put the unchanged files in, with all private data.")
-@flag(
+@console.flag("--raw", help="Also put the unchanged files in, with all private data.")
+@console.flag(
     "--check",
     help="List every word that stayed, except numbers and known names. Read this list before you send the archive.",
 )
-@reading_options
-def bundle(files: tuple[str, ...], output: str, raw: bool, check: bool, reading: Reading, quiet: bool) -> None:
+@console.reading_options
+def bundle(files: tuple[str, ...], output: str, raw: bool, check: bool, reading: console.Reading, quiet: bool) -> None:
     """Write an archive of a run to give away. Text with the form of private data is cut.
 
     FILEs are the inputs of `mio2trace convert`, or archives of `mio2trace record`. Paths, hosts, users, tokens, command
@@ -157,7 +146,7 @@ def bundle(files: tuple[str, ...], output: str, raw: bool, check: bool, reading:
 
     if os.path.splitext(output)[1].lower() != ".zip":
         raise OptionError(f"{output}: expected a name that ends in .zip")
-    refuse_to_overwrite(files, output)
+    console.refuse_to_overwrite(files, output)
     dataset = next((file for file in files if file != "-" and is_dataset(file)), None)
     if dataset is not None:
         raise InputError(f"{dataset}: is a dataset; expected the files of the run, which a bundle holds")
