@@ -69,7 +69,7 @@ def started(runs: Path, dataset: Path, *options: str, **more: Any) -> subprocess
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True, **more)
 
 
-def led(runs: Path, dataset: Path, engine: Any = work.here, **options: Any) -> Batch:
+def led(runs: Path, dataset: Path, engine: Any = work.processes, **options: Any) -> Batch:
     return run_batch(find_runs([str(runs)], Notes()), str(dataset), engine, BatchOptions(**options))
 
 

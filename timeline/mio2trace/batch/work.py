@@ -393,28 +393,8 @@ class Engine(NamedTuple):
     ahead: int
 
 
-class _Here(Executor):
-    """Runs each call at once."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except Exception as error:
-            future.set_exception(error)
-        return future
-
-
 @contextlib.contextmanager
-def here() -> Iterator[Engine]:
-    try:
-        yield Engine(_Here(), ahead=1)
-    finally:
-        close_that_of_this_thread()
-
-
-@contextlib.contextmanager
-def processes(workers: int) -> Iterator[Engine]:
+def processes(workers: int = 1) -> Iterator[Engine]:
     """Start processes on this machine; running calls are ended when the context ends."""
     led: list[Confined] = []
     pool = ThreadPoolExecutor(workers, initializer=lambda: led.append(of_this_thread(MODULES)))

@@ -118,7 +118,7 @@ def batch(  # noqa: PLR0913 - click gives each option by keyword
         analysis=reading._asdict(),
         tables_only=tables_only,
     )
-    engine = work.here if workers is None else functools.partial(work.processes, workers)
+    engine = functools.partial(work.processes, workers or 1)
     if scheduler_file is not None:
         engine = functools.partial(work.cluster_of, scheduler_file)
         if not quiet:

@@ -94,37 +94,25 @@ class Shown(msgspec.Struct, kw_only=True):
 
 
 class ScopeTree:
-    """The names of a profile as a tree: every node, and a scope for every prefix that is not a node."""
+    """The names of a profile as a tree: every node, and a scope for every prefix that is not a node. ``children``: the
+    names directly below a name ("" for the root), in order of their bytes."""
 
     def __init__(self, profile: TfProfile) -> None:
-        nodes = {node.name: node for node in profile.nodes}
+        self.nodes = {node.name: node for node in profile.nodes}
         children: dict[str, dict[str, None]] = {"": {}}
-        for name in nodes:
+        for name in self.nodes:
             while name and name not in (siblings := children.setdefault(name.rpartition("/")[0], {})):
                 siblings[name] = None
                 name = name.rpartition("/")[0]
-        self._children = {
-            parent: sorted(names, key=lambda name: name.encode("utf-8", "surrogatepass"))
-            for parent, names in children.items()
-        }
-        self._nodes = nodes
-        self._own: dict[tuple[str, int], _Numbers] = {}
+        self.children = {parent: sorted(names, key=_bytes) for parent, names in children.items()}
 
     def rows(self, options: ScopeOptions) -> Shown:
         """Return the view's root with the shown rows below it. Raises `re.error` for an invalid regular expression."""
         return _View(self, options).root()
 
-    def children(self, name: str) -> list[str]:
-        """Return the names directly below ``name`` ("" for the root), in order of their bytes."""
-        return self._children.get(name, [])
 
-    def node(self, name: str) -> TfNode | None:
-        return self._nodes.get(name)
-
-    def own(self, name: str, step: int | None) -> _Numbers:
-        """Return the numbers of a node in a step; a scope has no numbers of its own."""
-        node = self._nodes.get(name)
-        return (*_ZERO[:-1], 1) if node is None else numbers(node, step)
+def _bytes(name: str) -> bytes:
+    return name.encode("utf-8", "surrogatepass")
 
 
 def numbers(node: TfNode, step: int | None) -> _Numbers:
@@ -182,8 +170,8 @@ class _View:
         self._minima = [(PLACES[name], least) for name, least in options.minima]
 
     def root(self) -> Shown:
-        tree, options = self._tree, self._options
-        roots = [name for name in tree.children("") if self._keep(name)]
+        options = self._options
+        roots = [name for name in self._tree.children[""] if self._keep(name)]
         total = self._sum(_ZERO, roots)
         if not _all(options.start_name_regexes):
             roots = list(self._started(roots))
@@ -194,11 +182,10 @@ class _View:
 
     def _keep(self, name: str) -> bool:
         """Sum up ``name`` and everything below it; return whether it is kept."""
-        tree = self._tree
-        own = self._own[name] = tree.own(name, self._options.step)
-        below = [child for child in tree.children(name) if self._keep(child)]
-        self._kept[name] = below
-        node = tree.node(name)
+        node = self._tree.nodes.get(name)
+        own = (*_ZERO[:-1], 1) if node is None else numbers(node, self._options.step)  # a scope has no other numbers
+        below = [child for child in self._tree.children.get(name, ()) if self._keep(child)]
+        self._own[name], self._kept[name] = own, below
         types = node.op_types if node is not None else (PARENT,)
         if self._accounts or any(map(self._account, types)):
             self._accounted.add(name)
@@ -235,7 +222,7 @@ class _View:
                 Shown(
                     name=name,
                     ancestors=ancestors,
-                    node=self._tree.node(name),
+                    node=self._tree.nodes.get(name),
                     own=own if name in self._accounted else None,
                     total=total,
                     children=self._sorted(below),
@@ -261,7 +248,7 @@ class _View:
         if by in PLACES and by not in ("occurrence", "definitions"):
             at = PLACES[by]
             return sorted(rows, key=lambda row: -row.total[at])
-        return sorted(rows, key=lambda row: row.name.encode("utf-8", "surrogatepass"))
+        return sorted(rows, key=lambda row: _bytes(row.name))
 
 
 def _added(own: _Numbers, others: Iterator[_Numbers]) -> _Numbers:
@@ -288,7 +275,6 @@ _QUANTITIES = ("bytes", "micros", "accelerator_micros", "cpu_micros")
 _MEANS, _CVS = (dict(zip(_QUANTITIES, names, strict=True)) for names in (COLUMNS[2::2], COLUMNS[3::2]))
 
 Units = Literal["exact", "notebook"]
-Value = Literal["bytes", "micros", "accelerator_micros", "cpu_micros"]
 
 _EXACT = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "us": 1, "ms": 10**3, "sec": 10**6, "min": 60 * 10**6}
 _NOTEBOOK = {"B": 1 / 1024, "KB": 1.0, "MB": 1024.0, "GB": 1024.0 * 1024, "us": 1.0, "ms": 1000.0, "sec": 1e6,
@@ -306,14 +292,14 @@ _TWICE = re.compile(r"^((?:task_\d+_)?tower_\d+/)\1")
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """The values of a row over the steps, in step order, in KB and us; None if the source does not have them.
+    """The values of a row over the steps, in step order, in KB and us; absent if the source does not have them.
 
     ``ran``: the number of steps in which the node has executions (for a scope: its nodes). ``average``: the one value
     is already a mean, whose variation is unknown.
     """
 
     name: str
-    values: Mapping[str, Sequence[float] | None]
+    values: Mapping[str, Sequence[float]]
     ran: int
     steps: int
     inside: str = ""
@@ -356,20 +342,14 @@ def profile_series(profile: TfProfile, steps: Sequence[int], show: Sequence[str]
         list(flat(tree.rows(ScopeOptions(step=step, show_name_regexes=tuple(show or NOTEBOOK_SHOW))))) for step in steps
     ]
     inside = {child.name: row.name for row in views[0] for child in row.children}
+    known = _QUANTITIES if profile.memory_known else _QUANTITIES[1:]
     found = []
     # Without minima every step shows the same rows.
     for rows in zip(*views, strict=True):
-        values: dict[str, Sequence[float] | None] = {
-            quantity: [_value(row.number(quantity), quantity, units) for row in rows]
-            if quantity != "bytes" or profile.memory_known
-            else None
-            for quantity in _QUANTITIES
-        }
-        node = rows[0].node
+        values = {quantity: [_value(row.number(quantity), quantity, units) for row in rows] for quantity in known}
+        name, node = rows[0].name, rows[0].node
         ran = len(steps) if node is None else len({one.step for one in node.steps} & set(steps))
-        found.append(
-            Series(name=rows[0].name, values=values, ran=ran, steps=len(steps), inside=inside.get(rows[0].name, ""))
-        )
+        found.append(Series(name=name, values=values, ran=ran, steps=len(steps), inside=inside.get(name, "")))
     return found
 
 
@@ -443,11 +423,10 @@ def view_series(views: Sequence[TfView], show: Sequence[str], units: Units) -> l
     found = []
     for name in names:
         here = [by_name.get(name) for by_name in rows]
-        values: dict[str, Sequence[float] | None] = {
+        values = {
             quantity: [0.0 if row is None or quantity not in row.total else take(row.total[quantity]) for row in here]
-            if quantity in known
-            else None
             for quantity in _QUANTITIES
+            if quantity in known
         }
         inside = next((parent for parent in _scopes(name) if parent in names), "")
         ran = sum(row is not None for row in here)
@@ -481,8 +460,6 @@ def table(series: Sequence[Series], *, op_view: bool = False) -> Table:
         name, op = (one.name, one.name) if op_view else short_name(one.name)
         cells: dict[str, Cell] = {"name": name, "op": op}
         for quantity, values in one.values.items():
-            if values is None:
-                continue
             mean, cv = statistics(values)
             cells[_MEANS[quantity]] = mean
             if not one.average:
