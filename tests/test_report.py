@@ -36,7 +36,6 @@ from mio2trace.answer.content import (
     Rest,
     Section,
     Thumbnail,
-    TreeNode,
     machine,
 )
 from mio2trace.answer.html import LIMIT, page
@@ -56,6 +55,7 @@ from mio2trace.measures import steady
 from mio2trace.measures.completeness import CLASSES
 from mio2trace.measures.gaps import causes
 from mio2trace.measures.iterations import PARTS, Iterations, StepTime, iterations_of
+from mio2trace.measures.steady import Node
 from mio2trace.notes import Notes
 from mio2trace.ranks import RankTotal
 from tests.commands import invoked, printed
@@ -458,6 +458,11 @@ RANK = RankTotal(
 )  # fmt: skip
 
 
+def node(kind: Any, name: str, *parts: Node) -> Node:
+    inside = {(part.kind, f"{at}"): part for at, part in enumerate(parts)}
+    return Node(kind=kind, name=name, total_ns=9 * 10**8, parts=inside)
+
+
 def large(sections: int = 1, *, name: str = "", log: int = 200) -> Report:
     """A report with far more of everything than is shown."""
     parts = tuple(
@@ -490,11 +495,7 @@ def large(sections: int = 1, *, name: str = "", log: int = 200) -> Report:
             for n in range(250)
         ),
         tree=tuple(
-            TreeNode(
-                kind="layer", name=f"{name}{n}", ns=10**8, kernels=9,
-                parts=(TreeNode(kind="operation", name=name, ns=10**8, kernels=9,
-                                parts=(TreeNode(kind="kernel", name=name, ns=10**8, kernels=9),)),) * 20,
-            )
+            node("layer", f"{name}{n}", *[node("operation", name, node("kernel", name)) for _ in range(20)])
             for n in range(60)
         ),
         no_layer=Rest(name="in no layer", ns=10**6, share=0.3),

@@ -299,11 +299,11 @@ def test_every_command_and_the_picture_say_the_same(name: str, monkeypatch: pyte
     sections = report_of(found, [found.run]).sections
     job = len(sections) > 1
     wanted: list[dict[str, First]] = [
-        first_of((of.name if job else "", (row.name, row.direction), row.ns / 1e6, 100 * row.share)
+        first_of((of.name if job else "", (row.name, row.direction), row.ns / 1e6, 100 * row.ns / of.kernel_ns)
                  for of in sections for row in of.layers),
-        first_of((of.name if job else "", (row.layer, row.name), row.ns / 1e6, 100 * row.share)
+        first_of((of.name if job else "", (row.layer, row.name), row.ns / 1e6, 100 * row.ns / of.kernel_ns)
                  for of in sections for row in of.operations),
-        first_of((of.name if job else "", (row.name,), row.ns / 1e6, 100 * row.share)
+        first_of((of.name if job else "", (row.name,), row.ns / 1e6, 100 * row.ns / of.kernel_ns)
                  for of in sections for row in of.kernels),
     ]  # fmt: skip
     assert wanted[2]

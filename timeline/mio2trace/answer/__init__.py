@@ -34,7 +34,6 @@ from mio2trace.answer.content import (
     Rest,
     Section,
     Thumbnail,
-    TreeNode,
     machine,
 )
 from mio2trace.evidence import EVIDENCE
@@ -48,7 +47,7 @@ from mio2trace.measures.iterations import Iterations, StepTime, idle_between, st
 from mio2trace.measures.ranking import Part as PartKey
 from mio2trace.measures.ranking import SteadyCost
 from mio2trace.measures.statistics import mean, median
-from mio2trace.measures.steady import Node, class_of, layer_tree
+from mio2trace.measures.steady import class_of, layer_tree
 from mio2trace.model.choices import GemmTable
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import Message, MiopenLog
@@ -205,7 +204,7 @@ def of_profile(subject: Subject, name: str, libraries: Sequence[MiopenLog] = (),
         layers=tuple(_layers(subject)),
         classes=tuple(_classes(subject)),
         no_layer=_rest(subject, steady.layers.rest),
-        tree=_tree(subject) if depth == "page" else (),
+        tree=tuple(layer_tree(subject.measures).in_order()) if depth == "page" else (),
         step_numbers=tuple(timed.steady.told.all[window.place].number for window in step.windows if window.busy)
         if step is not None
         else (),
@@ -518,21 +517,6 @@ def _classes(subject: Subject) -> list[ClassRow]:
         for row in subject.steady.classes
         if row.calls
     ]
-
-
-def _tree(subject: Subject) -> tuple[TreeNode, ...]:
-    """The layers of a steady iteration with their operations and kernels."""
-
-    def node(of: Node) -> TreeNode:
-        return TreeNode(
-            kind=of.kind,
-            name=of.name,
-            ns=subject.each(of.total_ns),
-            kernels=of.total_kernels / subject.count,
-            parts=tuple(map(node, of.in_order())),
-        )
-
-    return node(layer_tree(subject.measures)).parts
 
 
 def _problem(subject: Subject, problem: Problem) -> ProblemRow:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -29,6 +29,7 @@ from mio2trace.measures.device_time import Busy
 from mio2trace.measures.gaps import Cause
 from mio2trace.measures.iterations import PARTS, StepKind, StepTime
 from mio2trace.measures.statistics import fixed
+from mio2trace.measures.steady import Node
 from mio2trace.model.miopen import Message, MiopenLog
 from mio2trace.model.profile import Profile
 from mio2trace.ops.operation import primitive_name
@@ -40,6 +41,15 @@ if TYPE_CHECKING:
 
 ROWS = 50
 """The most rows of a table; its last line sums the rows that are left out."""
+
+
+class Room(NamedTuple):
+    """Limits of a section: rows of a table, characters of a name, findings, bins of the picture of the run."""
+
+    rows: int
+    name: int
+    findings: int = 0
+    bins: int = 0
 
 
 LEAST_OF_KERNELS = 0.005
@@ -136,17 +146,6 @@ ListRow = LayerRow | ClassRow | OperationRow | ProblemRow | KernelRow
 """A row of a list of the report."""
 
 
-class TreeNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A layer, an operation or a kernel name. ``ns``: per iteration, with everything below it. ``parts``: the nodes
-    below it, most time first."""
-
-    kind: str
-    name: str
-    ns: int
-    kernels: float
-    parts: tuple[TreeNode, ...] = ()
-
-
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
     """A part of the step (or of the recording). ``share``: 0 to 1; the shares of all parts add up to 1."""
 
@@ -239,8 +238,8 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     classes: tuple[ClassRow, ...] = ()
     """The classes of layers; none if a log names the layers, or if each class has one layer."""
     no_layer: Rest | None = None
-    tree: tuple[TreeNode, ...] = ()
-    """Layers with their operations and kernels; in pages only."""
+    tree: tuple[Node, ...] = ()
+    """Layers with their operations and kernels, over all steady iterations; in pages only."""
     step_numbers: tuple[int, ...] = ()
     """The numbers of the steady steps of ``step``."""
     operations: tuple[OperationRow, ...] = ()

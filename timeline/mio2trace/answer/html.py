@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
@@ -19,9 +19,9 @@ from mio2trace.answer.content import (
     ListRow,
     Report,
     Rest,
+    Room,
     Section,
     Thumbnail,
-    TreeNode,
     distinct,
     ms_cell,
     rank_cells,
@@ -35,6 +35,7 @@ from mio2trace.findings.rule import ms, percent, rate
 from mio2trace.kernels.names import normalise
 from mio2trace.measures.iterations import PARTS
 from mio2trace.measures.statistics import fixed
+from mio2trace.measures.steady import Node
 from mio2trace.outgoing import count, shortened, visible
 
 KERNEL = 200
@@ -50,15 +51,6 @@ COLOURS = {
     "collective": "collective", "optensor": "tensor", "bias": "bias", "reduce": "reduce",
 }  # fmt: skip
 """The colour class of each primitive; ``other`` for all the rest."""
-
-
-class Room(NamedTuple):
-    """Limits of a section: rows of a table, characters of a name, findings, bins of the picture of the run."""
-
-    rows: int
-    name: int
-    findings: int
-    bins: int
 
 
 def part(head: str, **more: Any) -> dict[str, Any]:
@@ -366,19 +358,15 @@ def _facts(report: Report, room: Room, shown: Sequence[Section]) -> dict[str, An
 
 
 def _section(section: Section, room: Room) -> dict[str, Any]:
+    reference = f"Without MIOpen's log {section.reference}." if section.reference else ""
     return {
         "name": shortened(section.name, room.name),
         "machine": " · ".join(filter(None, (section.machine, section.complete))),
         "verdict": shortened(section.verdict, 400),
-        "evidence": shortened(_said(section), 400),
+        "evidence": shortened(" ".join(filter(None, (section.evidence, reference))), 400),
         "tiles": _tiles(section),
         "parts": [part for part in _parts(section, room) if part],
     }
-
-
-def _said(section: Section) -> str:
-    reference = f"Without MIOpen's log {section.reference}." if section.reference else ""
-    return " ".join(filter(None, (section.evidence, reference)))
 
 
 def _tiles(section: Section) -> list[dict[str, str]]:
@@ -437,18 +425,11 @@ def _step(section: Section) -> dict[str, Any] | None:
     what = "the step" if section.step is not None else "the recording"
     picture = svg.stacked(pieces, whole, f"What {what} consists of", height=34, width=1000)
     legend = [key(_PARTS[one.part], one.label) for one in section.spent]
+    length = ms(whole if section.step is None else section.step.step_ns)
+    length += ", without MIOpen's log" * section.timed_by_reference
     return part(
         f"Where {what} goes",
-        note="; ".join(
-            filter(
-                None,
-                (
-                    ms(whole if section.step is None else section.step.step_ns)
-                    + ", without MIOpen's log" * section.timed_by_reference,
-                    section.device,
-                ),
-            )
-        ),
+        note="; ".join(filter(None, (length, section.device))),
         picture=picture,
         legend=legend,
         table=grid(("part", "ms", f"% of {what}", "cause"), spent_cells(section), ""),
@@ -486,30 +467,27 @@ def _tree(section: Section, room: Room) -> dict[str, Any] | None:
     return part("Layers, operations, kernels", note=note, tree=nodes, id="tree")
 
 
-def _nodes(section: Section, parts: Sequence[TreeNode], room: Room, depth: int) -> list[dict[str, Any]]:
+def _nodes(section: Section, parts: Sequence[Node], room: Room, depth: int) -> list[dict[str, Any]]:
     """Show the nodes with the most time; one line sums the rest of a level."""
-    least = section.whole_ns / (8 * room.rows)
-    whole = sum(node.ns for node in parts)
-    shown = [node for node in parts if node.ns >= least][: max(room.rows // 2, 3)] if depth < DEEPEST else []
+    each = [round(node.total_ns / max(1, section.iterations)) for node in parts]
+    least, whole = section.whole_ns / (8 * room.rows), sum(each)
+    shown = parts[: sum(ns >= least for ns in each)][: max(room.rows // 2, 3)] if depth < DEEPEST else []
     names = [node.name or _NAMELESS.get(node.kind, "") for node in shown]
     short = [short_kernel(name) if node.kind == "kernel" else name for name, node in zip(names, shown, strict=True)]
-    made = [
-        {
-            "name": text,
-            "kind": node.kind,
-            "ms": ms_cell(node.ns),
-            "percent": f"{fixed(100 * (section.share(node.ns) or 0), 1)} %",
-            "parts": _nodes(section, node.parts, room, depth + 1) if node.parts else [],
-            "open": node.ns >= MOSTLY * whole,
-        }
-        for text, node in zip(distinct(names, short, min(room.name, 90)), shown, strict=True)
-    ]
-    left = parts[len(shown) :]
-    if left and shown:
-        ns = sum(node.ns for node in left)
-        rest = {"name": f"{len(left):,} more", "kind": "rest", "ms": ms_cell(ns), "parts": [], "open": False}
-        made.append({**rest, "percent": f"{fixed(100 * (section.share(ns) or 0), 1)} %"})
+    made = []
+    for text, node, ns in zip(distinct(names, short, min(room.name, 90)), shown, each, strict=False):
+        below = _nodes(section, node.in_order(), room, depth + 1) if node.parts else []
+        made.append(_node(section, text, node.kind, ns, below, is_open=ns >= MOSTLY * whole))
+    if shown and (left := each[len(shown) :]):
+        made.append(_node(section, f"{len(left):,} more", "rest", sum(left), []))
     return made
+
+
+def _node(
+    section: Section, name: str, kind: str, ns: int, parts: list[dict[str, Any]], *, is_open: bool = False
+) -> dict[str, Any]:
+    share = f"{fixed(100 * (section.share(ns) or 0), 1)} %"
+    return {"name": name, "kind": kind, "ms": ms_cell(ns), "percent": share, "parts": parts, "open": is_open}
 
 
 def _compute(section: Section) -> dict[str, Any] | None:
@@ -607,7 +585,7 @@ def _roofline(section: Section, room: Room) -> dict[str, Any] | None:
     if section.gpu is None:
         return None
     points = [
-        svg.Point(
+        (
             problem.intensity, problem.gflops, problem.share or 0, colour(problem.primitive),
             f"{visible(shortened(problem.name, room.name))}: {rate(problem.gflops)}, {percent(problem.of_peak)} of the"
             f" peak, bound by {problem.bound}",
@@ -618,7 +596,7 @@ def _roofline(section: Section, room: Room) -> dict[str, Any] | None:
     if not points:
         return None
     roofs = [
-        svg.Roof(f"{dtype} {peak:,.1f} TFLOP/s, {section.gpu.bandwidth:,.0f} GB/s", peak * 1000, section.gpu.bandwidth)
+        (f"{dtype} {peak:,.1f} TFLOP/s, {section.gpu.bandwidth:,.0f} GB/s", peak * 1000, section.gpu.bandwidth)
         for dtype, peak in section.gpu.tflops.items()
         if dtype in section.dtypes
     ]
@@ -640,7 +618,7 @@ def _durations(section: Section) -> dict[str, Any] | None:
         kernels = f"{calls(round(number, 1))} kernel{'' if round(number, 1) == 1 else 's'}"
         said = f"under {edge}: {kernels}, {ms(ns)}, {of_whole}"
         share = of_whole.replace("under ", "< ") if ns else ""  # as wide as the column
-        bins.append(svg.Bin(f"< {edge}", ns, share, said))
+        bins.append((f"< {edge}", ns, share, said))
     picture = svg.columns(bins, "Kernel time by how long the kernels are")
     return part("Kernels by duration", note=f"% {section.of_whole}", picture=picture, id="kernel-durations")
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from mio2trace.answer.content import (
     ListRow,
     Report,
     Rest,
+    Room,
     Section,
     ms_cell,
     rank_cells,
@@ -26,15 +26,7 @@ LIMIT = 60_000
 """GitHub accepts 65,536 characters in a comment."""
 
 
-class Room(NamedTuple):
-    """Limits: rows of a table, findings and driver lines, characters of a name."""
-
-    rows: int
-    findings: int
-    name: int
-
-
-ROOMS = (Room(10, 20, 100), Room(8, 10, 60), Room(5, 6, 40), Room(3, 3, 20))
+ROOMS = (Room(10, 100, 20), Room(8, 60, 10), Room(5, 40, 6), Room(3, 20, 3))
 """Limits to try in turn until the first sections are small enough. If none fits, sections are left out."""
 
 

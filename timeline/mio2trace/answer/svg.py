@@ -31,33 +31,6 @@ class Piece(NamedTuple):
     title: str
 
 
-class Bin(NamedTuple):
-    """A column of a histogram: label below, height, label above, tooltip."""
-
-    label: str
-    height: float
-    above: str
-    title: str
-
-
-class Point(NamedTuple):
-    """A problem under the roofline: operations per byte, operations per ns, share of the time, colour, tooltip."""
-
-    intensity: float
-    rate: float
-    share: float
-    colour: str
-    title: str
-
-
-class Roof(NamedTuple):
-    """The limits of a device for a data type: operations per ns, bytes per ns."""
-
-    label: str
-    peak: float
-    bandwidth: float
-
-
 def stacked(pieces: Sequence[Piece], whole: float, label: str, *, height: int = 10, width: int = 400) -> Markup:
     """Draw one bar; ``whole`` is its full width. Auxiliary parts are hatched. Parts too thin to see are left out."""
     marks: list[Markup] = []
@@ -90,13 +63,13 @@ def change(colour: str, more: float, most: float, label: str) -> Markup:
     ).format(width, tall, label, label, shape)
 
 
-def columns(bins: Sequence[Bin], label: str) -> Markup:
-    """Draw a histogram: each column has a label below and a label above."""
+def columns(bins: Sequence[tuple[str, float, str, str]], label: str) -> Markup:
+    """Draw a histogram. ``bins``: (label below, height, label above, tooltip) of each column."""
     wide, tall, top = 56, 150, 18
-    most = max((each.height for each in bins), default=0) or 1
+    most = max((size for _, size, _, _ in bins), default=0) or 1
     marks: list[Markup] = []
-    for number, each in enumerate(bins):
-        height = tall * each.height / most
+    for number, (name, size, above, title) in enumerate(bins):
+        height = tall * size / most
         middle = wide * number + wide / 2
         y = top + tall - height
         column = Shown(
@@ -104,8 +77,8 @@ def columns(bins: Sequence[Bin], label: str) -> Markup:
             '<text x="{}" y="{}">{}</text><text class="faint" x="{}" y="{}">{}</text></g>'
         )
         shape = wide * number + 5, _n(y), wide - 10, _n(height)
-        below = _n(middle), tall + top + 16, each.label
-        marks.append(column.format(each.title, *shape, *below, _n(middle), _n(y - 5), each.above))
+        below = _n(middle), tall + top + 16, name
+        marks.append(column.format(title, *shape, *below, _n(middle), _n(y - 5), above))
     base = Shown('<path class="axis" d="M0 {}h{}"/>').format(top + tall, wide * len(bins))
     width = max(1, wide * len(bins))
     return Shown(
@@ -160,12 +133,18 @@ def timeline(
     ).format(width, label, tall, width, _joined(marks))
 
 
-def roofline(points: Sequence[Point], roofs: Sequence[Roof], label: str) -> Markup:
+def roofline(
+    points: Sequence[tuple[float, float, float, str, str]], roofs: Sequence[tuple[str, float, float]], label: str
+) -> Markup:
     """Draw problems by operations per byte and operations per second, on logarithmic axes, under the limits of the
-    device."""
+    device.
+
+    ``points``: (operations per byte, operations per ns, share of the time, colour class, tooltip) of each problem.
+    ``roofs``: (label, operations per ns, bytes per ns) of each data type.
+    """
     width, tall, left, top = 640, 260, 76, 14
-    xs = [point.intensity for point in points] + [roof.peak / roof.bandwidth for roof in roofs]
-    ys = [point.rate for point in points] + [roof.peak for roof in roofs]
+    xs = [intensity for intensity, *_ in points] + [peak / bandwidth for _, peak, bandwidth in roofs]
+    ys = [rate for _, rate, *_ in points] + [peak for _, peak, _ in roofs]
     x0, x1 = math.floor(math.log10(min(xs))), math.ceil(math.log10(max(xs)) + 0.3)
     y0, y1 = math.floor(math.log10(min(ys))), math.ceil(math.log10(max(ys)) + 0.05)
 
@@ -180,16 +159,16 @@ def roofline(points: Sequence[Point], roofs: Sequence[Roof], label: str) -> Mark
         height = _n(down(10.0**power))
         line = Shown('<path class="grid" d="M{} {}h{}"/><text class="end" x="{}" y="{}">{}</text>')
         marks.append(line.format(left, height, width, left - 6, height, _plain(10.0**power / 1000)))
-    for roof in roofs:
-        begin, ridge = max(10.0**x0, 10.0**y0 / roof.bandwidth), roof.peak / roof.bandwidth
-        start = f"M{_n(across(begin))} {_n(down(begin * roof.bandwidth))}"
-        path = f"{start}L{_n(across(ridge))} {_n(down(roof.peak))}H{left + width}"
+    for name, peak, bandwidth in roofs:
+        begin, ridge = max(10.0**x0, 10.0**y0 / bandwidth), peak / bandwidth
+        start = f"M{_n(across(begin))} {_n(down(begin * bandwidth))}"
+        path = f"{start}L{_n(across(ridge))} {_n(down(peak))}H{left + width}"
         shape = Shown('<path class="roof" d="{}"><title>{}</title></path><text class="end" x="{}" y="{}">{}</text>')
-        marks.append(shape.format(path, roof.label, left + width - 4, _n(down(roof.peak) - 5), roof.label))
-    for point in points:
-        x, y, radius = across(point.intensity), down(point.rate), 3 + 9 * math.sqrt(min(point.share, 1))
+        marks.append(shape.format(path, name, left + width - 4, _n(down(peak) - 5), name))
+    for intensity, rate, share, colour, title in points:
+        x, y, radius = across(intensity), down(rate), 3 + 9 * math.sqrt(min(share, 1))
         dot = Shown('<circle class="{}" cx="{}" cy="{}" r="{}"><title>{}</title></circle>')
-        marks.append(dot.format(point.colour, _n(x), _n(y), _n(radius), point.title))
+        marks.append(dot.format(colour, _n(x), _n(y), _n(radius), title))
     axes = Shown('<text x="{}" y="{}">FLOP a byte of least traffic</text><text x="{}" y="{}" class="up">TFLOP/s</text>')
     marks.append(axes.format(left + width / 2, top + tall + 34, 12, top + tall / 2))
     frame = Shown('<svg class="roofline" viewBox="0 0 {} {}" role="img" aria-label="{}"><g class="labels">{}</g></svg>')

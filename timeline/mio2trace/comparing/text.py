@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from mio2trace.answer import html, svg
-from mio2trace.answer.content import distinct
-from mio2trace.answer.html import Room, attempts, fitted
+from mio2trace.answer.content import Room, distinct, ms_cell, part_name
+from mio2trace.answer.html import attempts, fitted
 from mio2trace.answer.text import MOST_LINES, WIDTH, wrapped
 from mio2trace.comparing.comparison import (
     Compared,
@@ -36,8 +36,6 @@ from mio2trace.comparing.comparison import (
 from mio2trace.comparing.record import KINDS, Inside, Part
 from mio2trace.comparing.statistics import FEWEST, FLOOR, FLOOR_OF_FEW, MANY, floor_of
 from mio2trace.findings.rule import ms, percent
-from mio2trace.measures.statistics import fixed
-from mio2trace.ops.operation import primitive_name
 from mio2trace.outgoing import count, markdown_text, shortened, visible
 from mio2trace.reports import Cell, Row, Table, known
 
@@ -176,7 +174,7 @@ def _comment(comparison: Comparison, everything: bool) -> Iterator[str]:
     for row in rows:
         cells = (
             row.kind, shortened(row.name, 100),
-            *("" if ns is None else fixed(ns / 1e6, 3) for ns in (row.a_ns, row.b_ns)),
+            ms_cell(row.a_ns), ms_cell(row.b_ns),
             "" if row.ratio is None else change(row.ratio), interval(row), decision(row), shortened(row.cause, 100),
         )  # fmt: skip
         yield f"| {' | '.join(map(markdown_text, cells))} |"
@@ -289,7 +287,7 @@ def _rounded(ratio: float | None) -> float | None:
     return None if ratio is None else round(ratio, 4)
 
 
-ROOMS = (Room(50, 140, 0, 0), Room(30, 100, 0, 0), Room(15, 80, 0, 0), Room(6, 50, 0, 0), Room(3, 30, 0, 0))
+ROOMS = (Room(50, 140), Room(30, 100), Room(15, 80), Room(6, 50), Room(3, 30))
 """Limits to try in turn until the page is small enough."""
 _COLOURS = ("conv", "gemm", "bnorm", "pool", "activ", "rnn", "softmax", "tensor")
 """Colours, by rank, of parts without a known primitive."""
@@ -457,7 +455,7 @@ def _pieces(comparison: Comparison) -> list[_Piece]:
     for row in rows:
         if has_problems:
             primitive = row.pair.first.part.primitive if row.pair is not None else ""
-            key = (primitive_name(primitive) if primitive else "other kernels", html.colour(primitive))
+            key = part_name(primitive), html.colour(primitive)
         else:
             key = (row.name, colours[row.name]) if row.name in colours else ("all others", "other")
         of_group = sums.setdefault(key, [0.0, 0.0])
@@ -491,12 +489,8 @@ def _cells(row: Compared, most: float, room: Room) -> tuple[Any, ...]:
     name = visible(shortened(row.name, room.name))
     sign = "+" if row.more_ns >= 0 else "-"
     bar = svg.change(colour, row.more_ns, most, f"{name}: {sign}{ms(abs(row.more_ns))}")
-    times = _number(row.a_ns), _number(row.b_ns)
+    times = ms_cell(row.a_ns), ms_cell(row.b_ns)
     return name, *times, "" if row.ratio is None else change(row.ratio), interval(row), word, bar
-
-
-def _number(ns: float | None) -> str:
-    return "" if ns is None else fixed(ns / 1e6, 3)
 
 
 def _details(group: Group, room: Room) -> dict[str, Any]:
@@ -504,7 +498,7 @@ def _details(group: Group, room: Room) -> dict[str, Any]:
     For a group also its members."""
     row = group.row
     if len(group.members) > 1:
-        said = [f"{one.name}: {_number(one.a_ns)} -> {_number(one.b_ns)} ms" for one in group.members[: room.rows]]
+        said = [f"{one.name}: {ms_cell(one.a_ns)} -> {ms_cell(one.b_ns)} ms" for one in group.members[: room.rows]]
         return {"details": [shortened(line, 4 * room.name) for line in said], "detail_head": "which"}
     lines = row.cause.split("; ") if len(row.cause) > _CAUSE else []
     if row.pair is not None and (row.cause or row.word != "~"):
