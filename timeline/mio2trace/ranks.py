@@ -23,7 +23,7 @@ from mio2trace.measures.cost import bandwidth
 from mio2trace.measures.statistics import mean, median
 from mio2trace.ops.operation import operation_name
 from mio2trace.outgoing import count
-from mio2trace.reports import Cell, Row, Table, Unit
+from mio2trace.reports import Cell, Row, Table, Unit, known
 
 WORK = "all work"
 """The cause if only the sum of the work explains the delay, as on a device with a lower clock."""
@@ -222,35 +222,27 @@ def _works(alignment: Alignment, collectives: Sequence[Collective]) -> list[_Wor
     activities = alignment.profile.activities
     ends = [one.position for one in collectives]
     is_collective = {one.position for one in collectives_of(alignment.profile, exchanges=True)}
-    names = _Names(alignment)
+    links = alignment.links
+    operations = {one.index: operation_name(one) for one in links.operations}
+    layers = [f"{run.layer} {run.direction}" if run.direction else run.layer for run in links.runs]
+
+    def name(position: int) -> str:
+        """Return the layer in its direction, else the operation, else the name of the activity."""
+        if (run := links.run_of[position]) != NONE:
+            return layers[run]
+        operation = links.operation_of[position]
+        return normalise(activities[position].name) if operation == NONE else operations[operation]
+
     works: list[_Work] = []
     begin = 0
     for end in ends:
         spent: Counter[str] = Counter()
         for position in range(begin, end):
             if position not in is_collective:
-                spent[names[position]] += duration(activities[position]) or 0
+                spent[name(position)] += duration(activities[position]) or 0
         works.append(spent)
         begin = end + 1
     return works
-
-
-class _Names:
-    """Finds the name of an activity's work: its layer in its direction, else its operation, else its own name."""
-
-    def __init__(self, alignment: Alignment) -> None:
-        self._alignment = alignment
-        self._operations = {one.index: operation_name(one) for one in alignment.links.operations}
-        self._layers = [f"{run.layer} {run.direction}" if run.direction else run.layer for run in alignment.links.runs]
-
-    def __getitem__(self, position: int) -> str:
-        links = self._alignment.links
-        if links.run_of[position] != NONE:
-            return self._layers[links.run_of[position]]
-        operation = links.operation_of[position]
-        if operation != NONE:
-            return self._operations[operation]
-        return normalise(self._alignment.profile.activities[position].name)
 
 
 def _launches(alignment: Alignment, collectives: Sequence[Collective]) -> list[int | None]:
@@ -367,6 +359,7 @@ def straggler(of: Sequence[RankTotal]) -> int:
 
 
 EMPTY = "no collective kernel that all ranks ran (all-reduce, all-gather, reduce-scatter, all-to-all)"
+_TIMES = ("collective", "transfer", "wait", "skew", "late", "uncounted")
 _BRIEF = ("collectives", "transfer", "wait", "skew", "times_arrived_last", "late", "made_late_by")
 
 
@@ -377,23 +370,17 @@ def table(of: Sequence[RankTotal], cells: Sequence[Mapping[str, int | str]], uni
         {
             **cells[one.place],
             "collectives": one.collectives,
-            unit.column("collective"): unit.of(one.collective_ns),
-            unit.column("transfer"): unit.of(one.transfer_ns),
-            unit.column("wait"): unit.of(one.wait_ns),
-            unit.column("skew"): unit.of(one.skew_ns),
             "times_arrived_last": one.times_arrived_last,
             "straggler": "true" if one.place == latest else "false",
-            unit.column("late"): unit.of(one.late_ns),
-            **_cause_cells(one, unit),
             "uncounted_kernels": one.uncounted_kernels,
-            unit.column("uncounted"): unit.of(one.uncounted_ns),
+            **unit.cells({name: getattr(one, f"{name}_ns") for name in _TIMES}),
+            **_cause_cells(one, unit),
         }
         for one in of
     ]
-    times = [unit.column(name) for name in ("collective", "transfer", "wait", "skew")]
     keys = tuple(dict.fromkeys(name for cell in cells for name in cell)) or ("rank",)
     last = ("times_arrived_last", "straggler", unit.column("late"), "made_late_by", unit.column("made_late"))
-    columns = (*keys, "collectives", *times, *last, "uncounted_kernels", unit.column("uncounted"))
+    columns = (*keys, "collectives", *unit.columns(*_TIMES[:4]), *last, "uncounted_kernels", unit.column("uncounted"))
     brief = (*keys, *(name if name in columns else unit.column(name) for name in _BRIEF))
     return Table(columns=columns, rows=rows, brief=brief, empty=EMPTY, keys=keys)
 
@@ -405,34 +392,28 @@ def each_table(meetings: Sequence[Meeting], labels: Sequence[str], unit: Unit) -
         "bus_gb_per_s", unit.column("skew"),
         "last", unit.column("lead"), "arrival_by", "made_late_by", unit.column("made_late"),
     )  # fmt: skip
-    rows = []
-    for one in meetings:
-        row: dict[str, Cell] = {
-            "collective_index": one.number,
-            "collective": one.which,
-            "start_ns": min(one.starts_ns),
-            unit.column("transfer"): unit.of(one.transfer_ns),
-            unit.column("skew"): unit.of(one.skew_ns),
-            unit.column("lead"): unit.of(one.lead_ns),
-            "arrival_by": one.by,
-            **_cause_cells(one, unit),
-        }
-        if one.message_bytes is not None:
-            row["message_bytes"] = one.message_bytes
-        if one.bus is not None:
-            row["bus_gb_per_s"] = one.bus
-        if one.iteration is not None:
-            row["iteration"] = one.iteration
-        if one.last != NONE:
-            row["last"] = labels[one.last]
-        rows.append(row)
+    rows = [
+        known(
+            {
+                "collective_index": one.number,
+                "collective": one.which,
+                "message_bytes": one.message_bytes,
+                "iteration": one.iteration,
+                "start_ns": min(one.starts_ns),
+                "bus_gb_per_s": one.bus,
+                "last": None if one.last == NONE else labels[one.last],
+                "arrival_by": one.by,
+                **unit.cells({"transfer": one.transfer_ns, "skew": one.skew_ns, "lead": one.lead_ns}),
+                **_cause_cells(one, unit),
+            }
+        )
+        for one in meetings
+    ]
     return Table(columns=columns, rows=rows, empty=EMPTY, keys=("collective_index", "collective"))
 
 
 def _cause_cells(one: RankTotal | Meeting, unit: Unit) -> dict[str, Cell]:
-    if not one.made_late_by:
-        return {}
-    return {"made_late_by": one.made_late_by, unit.column("made_late"): unit.of(one.made_late_ns)}
+    return {"made_late_by": one.made_late_by, **unit.cells({"made_late": one.made_late_ns})} if one.made_late_by else {}
 
 
 def said(of: Sequence[RankTotal], labels: Sequence[str]) -> str:

@@ -187,11 +187,11 @@ def of_profile(subject: Subject, name: str, libraries: Sequence[MiopenLog] = (),
         steps_ns=steps,
         causes=timed.causes if timed.spent is not None else (),
         completeness=subject.measures.completeness,
-        machine=machine(subject.alignment.profile, libraries),
+        machine=machine(subject.profile, libraries),
         idle_because=_because(timed) if timed.spent is not None else "",
         reference=_timed_beside(subject) if step is not None else "",
         timed_by_reference=step is not None and timed is not subject,
-        waits=subject.alignment.profile.calls_wait,
+        waits=subject.profile.calls_wait,
         steps=tuple(step_kinds(subject.measures)),
         phases=tuple(step_kinds(subject.measures, of_batches=False)),
         idle_between=idle_between(subject.measures),
@@ -307,7 +307,7 @@ def _because(timed: Subject) -> str:
 
 def _verdict(subject: Subject) -> str:
     """Describe the profile and its time. A capture of graphs has no time of its own."""
-    captured = subject.alignment.profile.captured if subject.is_capture else ()
+    captured = subject.profile.captured if subject.is_capture else ()
     graphs = count(len({one.capture for one in captured}), "graph")
     return f"Capture of {graphs}, which ran elsewhere. Here: {_times(subject)}" if captured else _times(subject)
 
@@ -426,7 +426,7 @@ def _apart(subject: Subject, windows: Sequence[Window], apart: float, least: flo
 def _evidence(subject: Subject) -> str:
     """Count the kernels that have an operation and a layer, and those in searches, and name the evidence."""
     links = subject.alignment.links
-    is_kernel = subject.alignment.profile.commands.is_kernel
+    is_kernel = subject.profile.commands.is_kernel
     parts = []
     for what, words, unsure, known in (
         ("an operation", links.operation_by, links.operation_unsure, bool(links.operations)),
@@ -689,7 +689,7 @@ def _sections(run: Run, several: bool, gpu: Gpu | None, most: int, *, depth: Dep
     Without such a profile the sections are those of the logs."""
     sections = []
     for _, libraries, subject in islice(subjects(run, gpu), most):
-        profile = subject.alignment.profile
+        profile = subject.profile
         label = profile.process.label or profile.framework.name
         name = ", ".join(filter(None, (run.name if several or not label else "", label)))
         sections.append(of_profile(subject, name, libraries, depth=depth))

@@ -87,7 +87,7 @@ def _layout(subject: Subject) -> str:
             by_layout[problem.operation.layout or ""] += problem.ns
     if by_layout and by_layout.most_common(1)[0][0].endswith("C"):
         return "Tensors are NHWC already: compare solvers with the driver line, because this one transposes."
-    how = "memory_format=torch.channels_last" + ", PYTORCH_MIOPEN_SUGGEST_NHWC=1" * (not subject.is_nvidia)
+    how = "memory_format=torch.channels_last" + ", PYTORCH_MIOPEN_SUGGEST_NHWC=1" * (not subject.profile.is_nvidia)
     return f"Keep tensors in the layout of the kernels, NHWC{f' ({how})' * subject.is_torch}."
 
 
@@ -167,7 +167,7 @@ _BACK_TO_BACK = "Launching less will not help. Fusion may still save memory traf
 
 def _launched(subject: Subject) -> str:
     """How this program can launch fewer or longer kernels."""
-    if subject.waits:
+    if subject.profile.calls_wait:
         return "Fuse operations (MIOpen's fusion plans), or use larger batches."
     fuse = "Fuse kernels" + (
         " (torch.compile)" * (not subject.is_compiled)
@@ -581,11 +581,11 @@ def _faster(subject: Subject, slow: Problem) -> str:
     """Say what to try for the slowest problem: exclude its algorithm if the faster similar problems use another one."""
     if slow.operation.primitive == "gemm":
         compare = "Compare its layout with that of the similar ones."
-        if subject.is_nvidia:  # PyTorch's TunableOp has candidates for ROCm only
+        if subject.profile.is_nvidia:  # PyTorch's TunableOp has candidates for ROCm only
             return compare
         tune = "PYTORCH_TUNABLEOP_ENABLED=1 with PYTORCH_TUNABLEOP_TUNING=1" if subject.is_torch else "hipblaslt-bench"
         return f"Tune this GEMM: {tune}. {compare}"
-    if subject.is_nvidia:
+    if subject.profile.is_nvidia:
         return "Compare its layout, padding and sizes with those of the similar ones."
     own = subject.algorithm_of.get(slow.name)
     faster = Counter(

@@ -172,7 +172,7 @@ def _advice(subject: Subject, largest: Cause) -> str:
     if largest.why == "queued":
         return _of_graphs(largest) or _QUEUED
     if largest.why == "unknown":
-        by_torch = subject.is_torch and subject.alignment.profile.numbers != "dispatch_id"
+        by_torch = subject.is_torch and subject.profile.numbers != "dispatch_id"
         how = "the PyTorch profiler's CPU activity" if by_torch else "rocprofv3 --hip-trace"
         return _NO_CALLS.format(how=how)
     of_calls = _of_calls(largest)
@@ -192,9 +192,10 @@ def _advice(subject: Subject, largest: Cause) -> str:
         if ns >= DECIDES * largest.ns:
             return _IN_CALL.format(gaps=gaps, name=name)
         if sum(ns for name, ns in largest.during if _SHORT_WORK.match(name)) >= DECIDES * largest.ns:
-            return _SPREAD.format(gaps=gaps) + _STACKS * (subject.is_torch and subject.has_stacks)
+            return _SPREAD.format(gaps=gaps) + _STACKS * (subject.is_torch and subject.profile.has_stacks)
         return _PROGRAM.format(gaps=gaps, how=_how_to_see(subject))
-    return _LAUNCH_LESS.format(how=_how_to_launch_less(subject)) + _STACKS * (subject.is_torch and subject.has_stacks)
+    stacks = _STACKS * (subject.is_torch and subject.profile.has_stacks)
+    return _LAUNCH_LESS.format(how=_how_to_launch_less(subject)) + stacks
 
 
 def _how_to_launch_less(subject: Subject) -> str:
@@ -228,7 +229,7 @@ def _how_to_see(subject: Subject) -> str:
     """Say how to see the host's work between two launches."""
     if not subject.is_torch:
         return ""
-    return "; --host-calls all draws its functions" if subject.has_stacks else "; with_stack=True records it"
+    return "; --host-calls all draws its functions" if subject.profile.has_stacks else "; with_stack=True records it"
 
 
 def _busiest(step: StepTime) -> tuple[list[Window], Window]:
@@ -440,7 +441,7 @@ def _beside_unrecorded(subject: Subject, ns: int) -> tuple[str, Severity | None]
 
 def _unnamed_collectives(subject: Subject) -> Counter[str]:
     """Return the time of the collective kernels of the slowest device in no operation, by kernel name."""
-    profile, counted = subject.alignment.profile, subject.steady.counted
+    profile, counted = subject.profile, subject.steady.counted
     operation_of = np.asarray(subject.alignment.links.operation_of)
     is_unnamed = (_are_collectives(subject) & (operation_of == NONE))[counted.kernels]
     took: Counter[str] = Counter()
@@ -493,7 +494,7 @@ def _communicate(subject: Subject, spent: StepTime | Busy, slowest: Bandwidth | 
 
 def _hidden(subject: Subject, spent: StepTime | Busy) -> float:
     """Return the part of the time with collectives in which computation also runs. Collectives may overlap."""
-    commands, spans = subject.alignment.profile.commands, subject.steady.spans
+    commands, spans = subject.profile.commands, subject.steady.spans
     rows = _are_collectives(subject) & commands.has_times
     covered = Covered(commands.start_ns[rows], commands.end_ns[rows])
     together = sum(covered.within(*span) for span in spans)
@@ -509,7 +510,7 @@ def _collectives(subject: Subject) -> list[int]:
 
 def _are_collectives(subject: Subject) -> NDArray[np.bool_]:
     """Which commands are collectives of the slowest device."""
-    profile, device = subject.alignment.profile, subject.steady.device
+    profile, device = subject.profile, subject.steady.device
     own = [queue.index for queue in profile.queues if device is not None and queue.device == device.device]
     is_collective = profile.commands.name.where(lambda name: class_of_kernel(name) == "communication")
     return is_collective & np.isin(profile.commands.queue, own)
@@ -539,7 +540,7 @@ def _unsteady(subject: Subject) -> Iterator[Found]:
             number=found[0][2],
             scope=tuple(problem.name for _, problem, _ in found),
             drivers=drivers([problem for _, problem, _ in found]),
-            advice=_CHANGES.format(tool="nvidia-smi" if subject.is_nvidia else "rocm-smi"),
+            advice=_CHANGES.format(tool="nvidia-smi" if subject.profile.is_nvidia else "rocm-smi"),
         )
 
 
@@ -656,7 +657,7 @@ def _direction(one: Exposed, number: int) -> str:
 
 def _copy_advice(subject: Subject, longest: Exposed) -> str:
     """Return the advice about the direction with most exposed time, without its full stop."""
-    api = "cuda" if subject.is_nvidia else "hip"
+    api = "cuda" if subject.profile.is_nvidia else "hip"
     once = _ONCE if subject.step_time is None else ""
     is_pageable = longest.pageable is not None and longest.pageable >= MOSTLY
     is_async = longest.blocking is not None and longest.blocking < MOSTLY and not is_pageable

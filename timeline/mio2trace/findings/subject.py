@@ -252,6 +252,7 @@ class Subject:
     ) -> None:
         self.measures = measures
         self.alignment = measures.alignment
+        self.profile = measures.alignment.profile
         self.steady = measures.steady
         self.gpu = gpu
         self.messages = messages
@@ -361,7 +362,7 @@ class Subject:
         if self.is_xla:
             by = "jax.profiler.StepTraceAnnotation" if self.jitted else "tf.profiler.experimental.Trace"
             return f'record after a warm-up, with {by}("step", step_num=1) around each step'
-        by = " (ROCTx, rocprofv3 --marker-trace)" * (self.alignment.profile.numbers == "dispatch_id")
+        by = " (ROCTx, rocprofv3 --marker-trace)" * (self.profile.numbers == "dispatch_id")
         also = " and the host's calls (--hip-trace)" if calls and by else " and the host's calls" if calls else ""
         return f'record after a warm-up, with a range such as "step 1" around each step{by}{also}'
 
@@ -457,12 +458,12 @@ class Subject:
         """Whether the profiles of all ranks of the job are here, as far as the profile or its collectives say it."""
         problems = (problem.operation.problem for problem in self.problems)
         groups = [one.members() or 0 for one in problems if one is not None]
-        return 1 < max(self.alignment.profile.process.ranks or 0, *groups, 0) <= self.processes
+        return 1 < max(self.profile.process.ranks or 0, *groups, 0) <= self.processes
 
     @property
     def is_xla(self) -> bool:
         """Whether XLA ran the kernels, for JAX or TensorFlow."""
-        return self.alignment.profile.framework.name == XLA
+        return self.profile.framework.name == XLA
 
     @cached_property
     def jitted(self) -> frozenset[str]:
@@ -472,7 +473,7 @@ class Subject:
     @cached_property
     def texts(self) -> frozenset[str]:
         """The distinct texts of ops and ranges, of which there may be a million."""
-        return frozenset(one.text for one in self.alignment.profile.ranges)
+        return frozenset(one.text for one in self.profile.ranges)
 
     @property
     def infers(self) -> bool:
@@ -489,18 +490,8 @@ class Subject:
     @property
     def is_capture(self) -> bool:
         """Whether the profile is the capture of graphs: most launches went into graphs, and no graph ran."""
-        profile = self.alignment.profile
+        profile = self.profile
         return len(profile.captured) > len(profile.activities) and not profile.commands.is_replayed.any()
-
-    @property
-    def has_stacks(self) -> bool:
-        """Whether PyTorch recorded Python functions."""
-        return self.alignment.profile.has_stacks
-
-    @cached_property
-    def is_nvidia(self) -> bool:
-        """Whether the GPUs are NVIDIA's."""
-        return self.alignment.profile.is_nvidia
 
     @cached_property
     def uses_miopen(self) -> bool:
@@ -528,25 +519,20 @@ class Subject:
     @property
     def has_counters(self) -> bool:
         """Whether the profiler read hardware counters. It runs kernels one at a time then, so gaps are its own."""
-        return bool(self.alignment.profile.counters)
-
-    @property
-    def waits(self) -> bool:
-        """Whether the profiler waits for each command (dv/dt, OpenCL), so that gaps between commands mean nothing."""
-        return self.alignment.profile.calls_wait
+        return bool(self.profile.counters)
 
     @cached_property
     def replayed(self) -> float:
         """The part of the steady kernel time that graphs launched."""
         counted = self.steady.counted
-        is_replayed = self.alignment.profile.commands.is_replayed[counted.kernels]
+        is_replayed = self.profile.commands.is_replayed[counted.kernels]
         return self.share(sum(counted.ns[is_replayed].tolist()))
 
     @cached_property
     def host_bound(self) -> float | None:
         """The part of the step (of the recording without steps) in which the GPU waits for the host; None if the
         profile does not show it."""
-        if self.waits or self.steady.device is None or self.lacks_work:
+        if self.profile.calls_wait or self.steady.device is None or self.lacks_work:
             return None
         of, whole = self.causes, sum(end - begin for begin, end in self.steady.spans)
         unknown = 2 * sum(cause.ns for cause in of if cause.why == "unknown") > sum(cause.ns for cause in of)
@@ -595,7 +581,7 @@ class Subject:
         )
 
     def _line_of(self, index: int) -> str:
-        first, profile = self.measures.first_of[index], self.alignment.profile
+        first, profile = self.measures.first_of[index], self.profile
         return "" if first == NONE or not profile.line_of else profile.launched_by(profile.activities[first])
 
     # -- the device --------------------------------------------------------------------------------------------------
@@ -605,7 +591,7 @@ class Subject:
         """Return the number of compute units of the given GPU, else of the device that the profile names."""
         if self.gpu is not None:
             return self.gpu.units
-        found = {gpu.units for device in self.alignment.profile.devices if (gpu := known(device.name)) is not None}
+        found = {gpu.units for device in self.profile.devices if (gpu := known(device.name)) is not None}
         return found.pop() if len(found) == 1 else None
 
 

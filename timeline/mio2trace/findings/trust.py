@@ -111,7 +111,7 @@ def _by_order(subject: Subject) -> int:
 
 def _nameless(subject: Subject) -> Iterator[Found]:
     """Count kernels in the whole run, because nothing assigns kernels without names to iterations."""
-    commands, counted, whole = subject.alignment.profile.commands, subject.steady.counted, subject.measures.whole
+    commands, counted, whole = subject.profile.commands, subject.steady.counted, subject.measures.whole
     numbers = [number for number, name in enumerate(counted.names) if name in NAMELESS]
     replayed = np.flatnonzero(np.isin(counted.name_of, numbers) & commands.is_replayed)
     ns = sum(commands.time_ns[replayed].tolist())
@@ -163,10 +163,10 @@ def _late_end(subject: Subject) -> Iterator[Found]:
 
 
 def _outlier(subject: Subject) -> Iterator[Found]:
-    rows, usual = outliers(subject.alignment.profile)
+    rows, usual = outliers(subject.profile)
     if not len(rows):
         return
-    commands = subject.alignment.profile.commands
+    commands = subject.profile.commands
     is_steady = np.isin(rows, subject.steady.counted.kernels)
     ns = added(commands.time_ns[rows[is_steady]])
     if ns:
@@ -188,7 +188,7 @@ def _outlier(subject: Subject) -> Iterator[Found]:
 
 
 def _counter_run(subject: Subject) -> Iterator[Found]:
-    profile = subject.alignment.profile
+    profile = subject.profile
     kernels = int(profile.commands.counters.where(bool).sum())
     if kernels:
         yield Found(
@@ -219,7 +219,7 @@ def _modules(subject: Subject) -> Iterator[Found]:
 
 def _capture(subject: Subject) -> Iterator[Found]:
     if subject.is_capture:
-        captured = subject.alignment.profile.captured
+        captured = subject.profile.captured
         graphs = len({one.capture for one in captured})
         yield Found(
             ns=None,

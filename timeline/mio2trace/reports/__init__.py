@@ -115,29 +115,26 @@ def renamed(table: Table, name_of: Callable[[str], str]) -> Table:
     )
 
 
-def grouped(table: Table, by: Sequence[str]) -> Table:
+def grouped(table: Table, by: Sequence[str], sums: Callable[[Sequence[Row]], Row] = lambda rows: {}) -> Table:
     """Return one row for all rows with equal values in ``by``, with their ``count``, most frequent first, then in table
     order.
 
-    A row keeps the cells that all rows of its group share. Raises KeyError with the first unknown column.
+    A row keeps the cells that all rows of its group share, and gets the ``sums`` of the group. Raises KeyError with the
+    first unknown column.
     """
     for name in by:
         if name not in table.columns:
             raise KeyError(name)
-    groups: dict[tuple[object, ...], tuple[int, dict[str, Cell]]] = {}
+    groups: dict[tuple[object, ...], list[Row]] = {}
     for row in table.rows:
-        key = tuple(_hashable(row.get(name)) for name in by)
-        found = groups.get(key)
-        if found is None:
-            groups[key] = (1, dict(row))
-            continue
-        count, shared = found
-        if len(shared) > len(by):
-            shared = {name: value for name, value in shared.items() if row.get(name) == value}
-        groups[key] = (count + 1, shared)
-    rows: list[Row] = [
-        {"count": count, **shared} for count, shared in sorted(groups.values(), key=lambda group: -group[0])
-    ]
+        groups.setdefault(tuple(_hashable(row.get(name)) for name in by), []).append(row)
+    rows: list[Row] = []
+    for first_row, *others in sorted(groups.values(), key=lambda group: -len(group)):
+        shared = dict(first_row)
+        for row in others:
+            if len(shared) > len(by):
+                shared = {name: value for name, value in shared.items() if row.get(name) == value}
+        rows.append({"count": 1 + len(others), **shared, **sums([first_row, *others])})
     first = ("count", *by)
     return msgspec.structs.replace(
         table,
@@ -181,9 +178,7 @@ def print_table(table: Table, form: Form, width: int | None = None) -> Iterator[
 
     ``width``: the most characters in a line of the text form.
     """
-    if form in ("table", "markdown"):
-        return aligned(table, width) if form == "table" else markdown(table)
-    return _PRINTERS[form](table)
+    return aligned(table, width) if form == "table" else _PRINTERS[form](table)
 
 
 def cell_text(cell: Cell | None) -> str:
@@ -250,6 +245,7 @@ _PRINTERS: dict[str, Callable[[Table], Iterator[str]]] = {
     "csv": _csv,
     "json": _json,
     "jsonl": lambda table: (_dumps(_object(table, row)) + "\n" for row in table.rows),
+    "markdown": lambda table: markdown(table),
 }
 
 

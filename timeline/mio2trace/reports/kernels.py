@@ -485,14 +485,26 @@ def ranked_rows(ranking: Ranking[Key], names: Mapping[Key, Row], unit: Unit) -> 
 
 def ends(ranking: Ranking[Key], name: str, unit: Unit) -> list[Row]:
     """Return the last rows, named in the column ``name``: the time in no row, and the total."""
-    iterations = ranking.total.iterations
+    rest, total = ranking.rest, ranking.total
+    return last_rows(name, {} if rest is None else {rest.key: [rest]}, [total], total.iterations, unit)
+
+
+def last_rows(
+    name: str,
+    rests: Mapping[str, Sequence[SteadyCost[str]]],
+    totals: Sequence[SteadyCost[str]],
+    iterations: int,
+    unit: Unit,
+) -> list[Row]:
+    """Return a row for each of ``rests``, and the total of all runs."""
+    whole_ns = sum(cost.total_ns for cost in totals)
     below: list[Row] = []
-    for label, cost in (("" if ranking.rest is None else ranking.rest.key, ranking.rest), ("total", ranking.total)):
-        if cost is not None:
-            cells = cost_cells([cost], iterations, unit)
-            for absent in ("gflops", "calls", unit.column("host")):
-                cells.pop(absent, None)
-            below.append({name: label, "percent_of_kernel_time": 100 * cost.share, **cells})
+    for label, costs in (*rests.items(), ("total", totals)):
+        cells = cost_cells(costs, iterations, unit)
+        for absent in ("calls", "copies", "gflops", unit.column("host")):
+            cells.pop(absent, None)
+        share = percent(sum(cost.total_ns for cost in costs), whole_ns) or 0.0
+        below.append({name: label, "percent_of_kernel_time": share, **cells})
     return below
 
 

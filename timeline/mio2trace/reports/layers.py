@@ -5,7 +5,7 @@ A run may come several times (a CK record's repetitions, a log of several runs);
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from mio2trace.measures.steady import Node, class_of, layer_tree
 from mio2trace.model.log import FrameworkLog, NetLayer
 from mio2trace.model.tables import NO, Numbers, Pool, present
 from mio2trace.reports import Cell, ColumnRows, Row, Table, Unit, known
-from mio2trace.reports.kernels import COST, cost_cells
+from mio2trace.reports.kernels import COST, cost_cells, last_rows
 
 
 class Repetition(NamedTuple):
@@ -89,21 +89,20 @@ def layer_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
         *_FIRST[1:3], *times[:1], "percent_of_kernel_time", "cumulative_percent", *times[1:], "kernels", "gflops",
         find[0], find[2], host[0], host[2], *printed_names[:2], "percent_of_printed_time", "unsure",
     )  # fmt: skip
-    below = tuple(_ends(steady, "layer", iterations, unit)) if whole_ns else ()
-    return Table(columns=columns, rows=rows, brief=brief, ends=below)
+    return Table(columns=columns, rows=rows, brief=brief, ends=_ends(steady, "layer", iterations, unit))
 
 
 def class_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
     """Return one row per class of modules and direction, most kernel time first, over the steady iterations."""
     steady = [repetition.measures.steady for repetition in repetitions if repetition.measures is not None]
-    costs: dict[LayerKey, list[SteadyCost[LayerKey]]] = {}
-    members: dict[LayerKey, set[str]] = {}
+    costs: defaultdict[LayerKey, list[SteadyCost[LayerKey]]] = defaultdict(list)
+    members: defaultdict[LayerKey, set[str]] = defaultdict(set)
     for of in steady:
         for cost in of.classes:
-            costs.setdefault(cost.key, []).append(cost)
+            costs[cost.key].append(cost)
         for one in of.layers:
             _, layer, direction = one.key
-            members.setdefault((0, class_of(layer), direction), set()).add(layer)
+            members[0, class_of(layer), direction].add(layer)
     iterations = sum(len(of.iterations) for of in steady)
     whole_ns = sum(of.total.total_ns for of in steady)
     rows: list[Row] = []
@@ -111,15 +110,15 @@ def class_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
     for key in sorted(costs, key=lambda key: -sum(cost.total_ns for cost in costs[key])):
         ns = sum(cost.total_ns for cost in costs[key])
         before += ns
-        cells = known({"class": key[1], "layers": len(members.get(key, ())), "direction": key[2]})
+        cells = known({"class": key[1], "layers": len(members[key]), "direction": key[2]})
         rows.append(cells | cost_cells(costs[key], iterations, unit) | _shares(ns, before, whole_ns))
     kernel, *others = unit.columns(*COST)
     columns = (
         "class", "direction", "layers", kernel, "percent_of_kernel_time", "cumulative_percent", *others, "calls",
         "kernels", "gflops", unit.column("host"), "flop", "bytes_min", "iterations", "unsure",
     )  # fmt: skip
-    below = tuple(_ends(steady, "class", iterations, unit)) if whole_ns else ()
-    return Table(columns=columns, rows=rows, brief=(*columns[:6], "calls", "kernels", "gflops"), ends=below)
+    brief = (*columns[:6], "calls", "kernels", "gflops")
+    return Table(columns=columns, rows=rows, brief=brief, ends=_ends(steady, "class", iterations, unit))
 
 
 def _shares(ns: int, before: int, whole_ns: int) -> dict[str, Cell]:
@@ -129,17 +128,13 @@ def _shares(ns: int, before: int, whole_ns: int) -> dict[str, Cell]:
     return {"percent_of_kernel_time": 100 * ns / whole_ns, "cumulative_percent": 100 * before / whole_ns}
 
 
-def _ends(steady: Sequence[Steady], name: str, iterations: int, unit: Unit) -> Iterator[Row]:
+def _ends(steady: Sequence[Steady], name: str, iterations: int, unit: Unit) -> list[Row]:
     """Return the last rows: kernels in no layer, and the total."""
     rests = [of.layers.rest for of in steady if of.layers.rest is not None]
-    whole_ns = sum(of.total.total_ns for of in steady)
-    for label, costs in (("in no layer", rests), ("total", [of.total for of in steady])):
-        if costs:
-            share = 100 * sum(cost.total_ns for cost in costs) / whole_ns
-            cells = {name: label, "percent_of_kernel_time": share, **cost_cells(costs, iterations, unit)}
-            for absent in ("calls", "copies", "gflops", unit.column("host")):
-                cells.pop(absent, None)
-            yield cells
+    totals = [of.total for of in steady]
+    if not sum(cost.total_ns for cost in totals):
+        return []
+    return last_rows(name, {"in no layer": rests} if rests else {}, totals, iterations, unit)
 
 
 def _printed_cells(values: Sequence[int], whole: float, unit: Unit) -> dict[str, Cell]:

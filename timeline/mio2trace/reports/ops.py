@@ -501,29 +501,17 @@ def summed(each: Table, by: Sequence[str], unit: Unit = NS) -> Table:
 
     Raises KeyError with the first unknown column.
     """
-    own_columns = _named(EACH, unit)
-    plain = tuple(name for name in each.columns if name not in own_columns)
-    together = grouped(msgspec.structs.replace(each, columns=plain), by)
-    parts: dict[tuple[str, ...], list[Row]] = {}
-    for row in each.rows:
-        parts.setdefault(_key(row, by), []).append(row)
-    rows: list[Row] = []
-    for group in together.rows:
-        own = {name: cell for name, cell in group.items() if name not in own_columns}
-        rows.append({**own, **_sums(parts[_key(group, by)], unit)})
-    rows.sort(key=lambda row: -_number(row.get(unit.column("kernel"))))
+    own, kernel = _named(EACH, unit), unit.column("kernel")
+    plain = msgspec.structs.replace(each, columns=tuple(name for name in each.columns if name not in own))
+    together = grouped(plain, by, lambda rows: _sums(rows, unit))
     first = ("count", *by)
     named = _named(SUMMED, unit)
     return msgspec.structs.replace(
         together,
         columns=(*first, *named, *(name for name in together.columns if name not in first)),
-        rows=rows,
+        rows=sorted(together.rows, key=lambda row: -_number(row.get(kernel))),
         brief=(*first, *named, *(name for name in ("algorithm", "solver") if name not in by)),
     )
-
-
-def _key(row: Row, by: Sequence[str]) -> tuple[str, ...]:
-    return tuple(str(row.get(name, "")) for name in by)
 
 
 def _sums(rows: Sequence[Row], unit: Unit) -> Mapping[str, Cell]:

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -73,11 +73,11 @@ def table(
 def _rows(
     log: MiopenLog, operations: Sequence[Operation], subjects: Mapping[str, str], order: Sequence[str]
 ) -> list[Row]:
-    around = _Around(operations)
+    around = _around(operations)
     groups: dict[object, _Group] = {}
     for record in log.records:
         kind, statement, texts = _told(record)
-        operation = around.at(record)
+        operation = around(record)
         solvers = () if kind in _FOLDED else statement.solvers
         problem = statement.problem or (operation and (operation.phase, operation.problem))
         key = (kind, getattr(record, "level", ""), solvers, statement.outcome, statement.algorithm, problem, texts)
@@ -86,8 +86,8 @@ def _rows(
             group = groups[key] = _Group(record, kind, statement, operation, solvers={})
         group.count += 1
         group.solvers.update(dict.fromkeys(statement.solvers))
-        if statement.time_ms is not None:
-            group.least_ms = min(statement.time_ms, statement.time_ms if group.least_ms is None else group.least_ms)
+        if (time_ms := statement.time_ms) is not None:
+            group.least_ms = time_ms if group.least_ms is None else min(time_ms, group.least_ms)
     place = {subject: number for number, subject in enumerate(order)}
     found = [(place[subjects[group.kind]], group.message.line, group) for group in groups.values()]
     found.sort(key=lambda one: one[:2])
@@ -133,28 +133,25 @@ def _row(group: _Group, subject: str) -> Row:
     elif isinstance(record, Command):
         cells |= {"function": record.tag or None, "text": record.text}
     else:
-        cells |= {"function": record.api or None, "text": record.api or None}
+        cells |= dict.fromkeys(("function", "text"), record.api or None)
     if operation is not None and operation.problem is not None:
         cells |= {"problem": problem_name(operation), "command": operation.command}
         cells["phase"] = operation.phase if statement.problem is None else None
     return known(cells)
 
 
-class _Around:
-    """The operation that was running at a line, in the same thread."""
+def _around(operations: Sequence[Operation]) -> Callable[[Message | Command | Entry], Operation | None]:
+    """Return a function that finds the operation that was running at a record's line, in the same thread."""
+    by_thread: defaultdict[int | None, list[Operation]] = defaultdict(list)
+    for operation in operations:
+        by_thread[operation.thread].append(operation)
 
-    def __init__(self, operations: Sequence[Operation]) -> None:
-        self._by_thread: dict[int | None, list[Operation]] = {}
-        for operation in operations:
-            self._by_thread.setdefault(operation.thread, []).append(operation)
-        self._lines = {thread: [one.line for one in own] for thread, own in self._by_thread.items()}
+    def around(record: Message | Command | Entry) -> Operation | None:
+        own = by_thread[record.thread]
+        place = bisect_right(own, record.line, key=lambda one: one.line) - 1
+        return own[place] if place >= 0 and record.line <= own[place].end_line else None
 
-    def at(self, record: Message | Command | Entry) -> Operation | None:
-        place = bisect_right(self._lines.get(record.thread, ()), record.line) - 1
-        if place < 0:
-            return None
-        operation = self._by_thread[record.thread][place]
-        return operation if record.line <= operation.end_line else None
+    return around
 
 
 def subject_counts(rows: Sequence[Row]) -> Counter[str]:
@@ -173,21 +170,14 @@ _OF_ENTRY = (
 
 def lines(record: msgspec.Struct) -> Iterator[str]:
     """Yield the line of a record and of all records in it, each with a line end."""
-    fields = dict(_with_side_tables(record))
+    fields: dict[str, Any] = {}
+    for name, value in _fields(record).items():
+        fields |= _fields(value) if isinstance(value, OpenCl) else {name: value}
     parts = {name: value for name, value in fields.items() if _holds_records(value)}
     yield _line(record, fields | {name: len(part) for name, part in parts.items()})
     for part in parts.values():
         for one in part:
             yield _line(one, _fields(one))
-
-
-def _with_side_tables(record: msgspec.Struct) -> Iterator[tuple[str, Any]]:
-    """Return the fields of a record, including those of its side tables."""
-    for name, value in _fields(record).items():
-        if isinstance(value, OpenCl):
-            yield from _fields(value).items()
-        else:
-            yield name, value
 
 
 def _holds_records(value: object) -> bool:
