@@ -241,7 +241,7 @@ def _section(fleet: Fleet, room: Room) -> dict[str, Any]:
     }
 
 
-def _tiles(fleet: Fleet) -> list[dict[str, str]]:
+def _tiles(fleet: Fleet) -> list[html.Tile]:
     kernels = sum(row["kernels"] or 0 for row in fleet.runs)
     runs = {row["run"] for row in fleet.runs}
     tiles = [("Runs", f"{len(runs):,}", count(kernels, "kernel"))]
@@ -251,7 +251,7 @@ def _tiles(fleet: Fleet) -> list[dict[str, str]]:
         tiles.append(("Slower problems", str(slower), "than in the version before"))
     if fleet.failures:
         tiles.append(("Failed", f"{len(fleet.failures):,}", ""))
-    return html.tiles(*tiles)
+    return tiles
 
 
 def _problems(fleet: Fleet, room: Room) -> dict[str, Any] | None:

@@ -65,9 +65,8 @@ def key(colour: str, label: str, *, helps: bool = False) -> dict[str, Any]:
     return {"colour": colour, "helps": helps, "label": label}
 
 
-def tiles(*numbers: tuple[str, str, str]) -> list[dict[str, str]]:
-    """Return the few numbers at the top of a section: each has a label, a value, and more about it."""
-    return [{"label": label, "value": value, "more": more} for label, value, more in numbers]
+Tile = tuple[str, str, str]
+"""One of the few numbers at the top of a section: its label, its value, and more about it."""
 
 
 def colour(primitive: str) -> str:
@@ -369,8 +368,7 @@ def _section(section: Section, room: Room) -> dict[str, Any]:
     }
 
 
-def _tiles(section: Section) -> list[dict[str, str]]:
-    """The few numbers at the top of a section."""
+def _tiles(section: Section) -> list[Tile]:
     found = []
     if section.step is not None:
         least, most = min(section.step.steps_ns), max(section.step.steps_ns)
@@ -389,7 +387,7 @@ def _tiles(section: Section) -> list[dict[str, str]]:
     if section.searches:
         searches, _, more = section.searches.partition(" ran ")
         found.append(("MIOpen Find: searches", searches.split()[0], more))
-    return tiles(*found)
+    return found
 
 
 def _parts(section: Section, room: Room) -> list[dict[str, Any] | None]:

@@ -415,14 +415,18 @@ def cluster_of(scheduler_file: str) -> Iterator[Engine]:
 
     Raises `InputError` if it cannot be reached.
     """
-    distributed = _distributed()
+    try:
+        import distributed
+    except ImportError:
+        raise InputError(f"a cluster needs Dask, which is not installed: {INSTALL}") from None
     with contextlib.ExitStack() as stack:
         stack.callback(logging.disable, logging.root.manager.disable)
         logging.disable()  # Dask logs lost workers with tracebacks; the batch reports them in one line
         try:
             client = stack.enter_context(distributed.Client(address_in(scheduler_file), timeout=CONNECT_S))
         except (OSError, ValueError, TypeError, KeyError) as error:  # a TypeError if a certificate is missing
-            raise InputError(f"{scheduler_file}: cannot reach the scheduler: {_first_line(error)}") from None
+            first = next(iter(str(error).splitlines()), type(error).__name__)
+            raise InputError(f"{scheduler_file}: cannot reach the scheduler: {first}") from None
         yield Engine(client.get_executor(pure=False), ahead=_ahead(len(client.nthreads())))
 
 
@@ -442,21 +446,9 @@ def address_in(scheduler_file: str) -> str:
         raise InputError(f"{scheduler_file}: holds no address; {expected}") from None
 
 
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
-
-
 def _ahead(workers: int) -> int:
     """Return more runs than the workers use at once; workers may join later."""
     return max(256, 4 * workers)
-
-
-def _distributed() -> Any:
-    try:
-        import distributed
-    except ImportError:
-        raise InputError(f"a cluster needs Dask, which is not installed: {INSTALL}") from None
-    return distributed
 
 
 # -- Control of a batch ------------------------------------------------------------------------------------------------

@@ -375,7 +375,7 @@ class Refused(click.ClickException):
 def tell(line: str, *, coloured: bool = False) -> None:
     from mio2trace.notes import said
 
-    click.echo(styled(visible(line)) if coloured else visible(line), err=True)
+    click.echo(_in_colour(visible(line)) if coloured and is_terminal() else visible(line), err=True)
     said(line)
 
 
@@ -472,11 +472,6 @@ def is_for_a_person() -> bool:
 def is_terminal() -> bool:
     """Return whether standard error is a terminal that can colour lines and write over them."""
     return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-
-
-def styled(line: str) -> str:
-    """Colour a line for standard error if that is a terminal."""
-    return _in_colour(line) if is_terminal() else line
 
 
 def coloured(text: str) -> str:

@@ -291,7 +291,7 @@ def _write_tables(
     strict = drawing["strict"]
     analysis = analyse(files, _options(reading, drawing))
     wrote = list(beside(analysis))
-    runs = _runs(analysis, drawing)
+    runs = analysis.each if drawing["several"] else (analysis.run,)
     if not quiet:
         for section in report_of(analysis, runs, depth="lines").sections[:FULL]:
             tell(section.verdict)
@@ -308,11 +308,6 @@ def _options(reading: console.Reading, drawing: Mapping[str, Any]) -> AnalysisOp
     return reading.analysis(
         host_calls=drawing["host_calls"] == "all", without=frozenset(drawing["without"]), keep=tuple(drawing["keep"])
     )
-
-
-def _runs(analysis: Analysis, drawing: Mapping[str, Any]) -> Sequence[Run]:
-    """The run, or with ``several`` each run. Raises `InputError` for several runs without it."""
-    return analysis.each if drawing["several"] else (analysis.run,)
 
 
 def _write_beside(

@@ -90,7 +90,8 @@ def query(
         head = text() if chosen in of_traces else text(DATASET)
         write([head.partition("-- query:")[0], f"-- query: {chosen}\n-- {about}\n{sql};\n"])
         return
-    if list_ or (len(words) == 1 and not _is_question(words[0], queries)):
+    asked = words[:1] and (_is_sql(words[0]) or (not os.path.exists(words[0]) and _meant(words[0], queries)))
+    if list_ or (len(words) == 1 and not asked):
         rows = ((name, "run" if name in of_traces else "dataset", query.about) for name, query in queries.items())
         _print(("query", "of", "answers"), rows, printing)
         return
@@ -122,10 +123,6 @@ def query(
 def _is_sql(question: str) -> bool:
     words = question.split(None, 1)
     return len(words) > 1 and words[0].lower() in ("select", "with", "include", "create", "values", "pragma")
-
-
-def _is_question(word: str, queries: Iterable[str]) -> bool:
-    return _is_sql(word) or (not os.path.exists(word) and bool(_meant(word, queries)))
 
 
 def _meant(name: str, queries: Iterable[str]) -> list[str]:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from mio2trace.analysis import Analysis, Run
     from mio2trace.files import Input
     from mio2trace.model.choices import GemmChoice, SolverTable
-    from mio2trace.model.log import FrameworkLog
     from mio2trace.model.miopen import MiopenLog
     from mio2trace.model.profile import Profile
     from mio2trace.ops.families.gemm import Library
@@ -72,7 +71,6 @@ def layers(
     from mio2trace.analysis import analyse
     from mio2trace.reports import layers as report
     from mio2trace.reports import stacked
-    from mio2trace.reports.layers import tree_table
 
     if by == "class" and (each or times):
         raise click.UsageError("--by class cannot be combined with --each and --times")
@@ -113,7 +111,7 @@ def layers(
     if tree and len(repetitions) > 1 and not processes:
         raise click.UsageError(f"--tree shows one run, and there are {len(repetitions)}: --repetition chooses one")
     make = report.execution_table if each else report.class_table if by == "class" else report.layer_table
-    make = tree_table if tree else make
+    make = report.tree_table if tree else make
 
     def table() -> Table:
         if not processes:
@@ -126,27 +124,19 @@ def layers(
 
 def _joined(run: Run) -> Sequence[Repetition]:
     """Return the runs in a log: the run of the profile, or all if there is no profile."""
-    from mio2trace.align.layers.net import by_place
-    from mio2trace.align.same_run import split
-    from mio2trace.reports.layers import Repetition
+    from mio2trace.reports.layers import Repetition, fullest, printed_runs
 
     if run.is_job:
-        return [Repetition(_best(measures.alignment.logs), measures) for measures in run.measures]
+        return [Repetition(fullest(measures.alignment.logs), measures) for measures in run.measures]
     if run.alignment is not None:
-        return [Repetition(_best(run.alignment.logs), run.measures[0])]
-    best = _best(run.logs)
-    return [Repetition(by_place(part), None) for part in split(best)] if best is not None else []
+        return [Repetition(fullest(run.alignment.logs), run.measures[0])]
+    return printed_runs(run.logs)
 
 
 def _names_layers(repetition: Repetition) -> bool:
     """Return whether the log or the profile itself names layers."""
     in_log = repetition.log is not None and bool(repetition.log.layers)
     return in_log or (repetition.measures is not None and bool(repetition.measures.executions))
-
-
-def _best(logs: Sequence[FrameworkLog]) -> FrameworkLog | None:
-    """Return the log with the most layers: a log and CK's digest of it hold the same layers twice."""
-    return max(logs, key=lambda log: len(log.layers), default=None)
 
 
 def _times(run: Run) -> dict[str, list[int]]:
@@ -285,11 +275,8 @@ def _table(
     profile = run.profiles[place]
     alignment = run.alignments[place] if run.is_job and run.alignments else run.alignment
     if by == "steady" and run.measures:
-        from mio2trace.reports.kernels import kernel_table
-
-        measures = run.measures[place]
-        said.append(f"steady: {measures.steady.rule}")
-        return kernel_table(measures, unit)
+        said.append(f"steady: {run.measures[place].steady.rule}")
+        return report.kernel_table(run.measures[place], unit)
     if by in ("name", "steady"):
         return report.by_name(profile, unit)
     if by == "repetition":
@@ -410,12 +397,7 @@ def driver(files: tuple[str, ...], form: str, gemm: Library, reading: console.Re
     every = [one for found in operations for one in found]
     is_joined = any(run.alignments for run in analysis.runs)
     times = times_of(analysis.shown().measures, every) if is_joined else None
-    commands, refused = driver_lines(
-        every,
-        (version or "newest") if form == "log" else "newest",
-        times,
-        gemm,
-    )
+    commands, refused = driver_lines(every, version if version and form == "log" else "newest", times, gemm)
     texts = sum(bool(one.logged_command and refusal(one.logged_command)) for one in every)
     if texts:
         notes.add("logged command with unknown options or values: shown as text, not as a command", count=texts)
@@ -576,10 +558,9 @@ def ops(  # noqa: PLR0913 - click gives each option by keyword
         timed = None if seed_csv else _timed(analysis, phase, by, each, printing.unit_of_time())
         table, said = timed or _operations(analysis, phase, by, seed_csv)
     except KeyError as error:
-        from mio2trace.reports import ops
-        from mio2trace.reports.ops import COLUMNS
+        from mio2trace.reports.ops import COLUMNS, PLACE
 
-        there = ", ".join((*COLUMNS, *ops.PLACE))
+        there = ", ".join((*COLUMNS, *PLACE))
         raise click.UsageError(f"no column {error}; there are {there}") from None
     show(lambda: table, printing._replace(form="csv") if seed_csv else printing, notes, said, quiet)
 
@@ -735,14 +716,8 @@ def _lines(inputs: Sequence[Input]) -> Iterator[str]:
     from mio2trace.reports.records import lines
 
     for found in sorted(inputs, key=lambda file: file.source):
-        facts = {
-            "record": "input",
-            "source": found.source,
-            "file": found.name,
-            "format": found.format,
-            "size": found.size,
-            "sha256": found.sha256,
-        }
+        facts = {"record": "input", "source": found.source, "file": found.name, "format": found.format}
+        facts |= {"size": found.size, "sha256": found.sha256}
         yield json_text(orjson.dumps(facts).decode()) + "\n"
         for record in found.records:
             yield from (json_text(line.removesuffix("\n")) + "\n" for line in lines(record))

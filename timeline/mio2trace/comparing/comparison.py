@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 
 from mio2trace.answer.content import distinct, short_kernel
-from mio2trace.comparing.record import KINDS, Facts, Kind, Part, RunRecord, StepDoubt, cut
+from mio2trace.comparing.record import KINDS, Facts, Kind, Part, RunRecord, StepDoubt, cut, longest_parts
 from mio2trace.comparing.statistics import FEWEST, FLOOR, LEAST_SHARE, Word, floor_of, separated, verdict
 from mio2trace.findings.rule import ms, percent
 from mio2trace.measures.statistics import median
@@ -375,11 +375,9 @@ class Comparison:
         found = []
         for side in (self.a, self.b):
             left, whole = sum(run.others_ns for run in side.runs), sum(run.mean_ns for run in side.runs)
-            kept: dict[tuple[Kind, str], float] = {}
-            for part in (part for run in side.runs for part in run.parts if part.kind != "layer"):
-                kept[part.kind, part.name] = max(kept.get((part.kind, part.name), 0), part.mean_ns)
             if left and whole:
-                least = min(kept.values(), default=whole) * len(side.runs)
+                kept = [ns for (kind, _), ns in longest_parts(side.runs).items() if kind != "layer"]
+                least = min(kept, default=whole) * len(side.runs)
                 found.append((min(least, left) / whole, left / whole))
         return max(found, default=None)
 

@@ -277,19 +277,16 @@ def _differences(comparison: Comparison, drawn: Sequence[_Drawn], told: _Told) -
     return [_Difference(row, short_name(name), tuple(sorted(spans.get(id(row), {}).values()))) for row, name in named]
 
 
-def _slice_name(row: Compared) -> str:
-    ratio = "" if row.ratio is None else f" x {row.ratio:.2f}"
-    return short_name(f"{shortened(row.name, 60)}{ratio}{'' if row.word == '~' else f', {row.word}'}")
-
-
 def _list_slices(differences: Sequence[_Difference]) -> Iterator[Event]:
     for number, one in enumerate(differences, 1):
-        until = 0
-        args = {**_ratio_args(one.row, "A"), "more_ns": round(one.row.more_ns)}
+        until, row = 0, one.row
+        args = {**_ratio_args(row, "A"), "more_ns": round(row.more_ns)}
+        ratio, word = "" if row.ratio is None else f" x {row.ratio:.2f}", "" if row.word == "~" else f", {row.word}"
+        name = short_name(f"{shortened(row.name, 60)}{ratio}{word}")
         for start, end in one.spans:
             start = max(start, until)  # an iteration with several queues may begin before the last one has ended
             if end > start:
-                yield Slice(_LIST + number, start, end - start, _slice_name(one.row), "difference", args)
+                yield Slice(_LIST + number, start, end - start, name, "difference", args)
                 until = end
 
 

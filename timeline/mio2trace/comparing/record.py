@@ -145,6 +145,14 @@ def kept(record: RunRecord) -> RunRecord:
     )
 
 
+def longest_parts(runs: Sequence[RunRecord]) -> dict[tuple[Kind, str], float]:
+    """Return the longest mean time of each part in any of the runs, by kind and name."""
+    longest: dict[tuple[Kind, str], float] = {}
+    for part in (part for run in runs for part in run.parts):
+        longest[part.kind, part.name] = max(longest.get((part.kind, part.name), 0), part.mean_ns)
+    return longest
+
+
 def cut(record: RunRecord) -> RunRecord:
     """Cut the names of kernels as a trace does; kernels whose names are then equal become one."""
     if record.names_cut:
@@ -484,19 +492,14 @@ class InsideIterations(msgspec.Struct, frozen=True, kw_only=True):
 
 def inside_iterations(measures: Measures) -> InsideIterations:
     """Return the parts of the steady iterations of a profile."""
-    told = measures.steady.told
-    count = len(told.steady)
-    place_of = {number: at for at, number in enumerate(told.steady)}
-    # The last one is for kernels in no iteration.
-    counted = [*(place_of.get(one.number, NONE) for one in told.all), NONE]
-    problem_of = measures.steady.problem_of
+    count, problem_of = len(measures.steady.iterations), measures.steady.problem_of
     names = [""] * (len(measures.first_of) + 1)  # the last one is for no operation
     for index, operation in measures.operation_at.items():
         if operation.phase == "run":
             names[index] = problem_of[index]
     searches = [index for index, one in measures.operation_at.items() if one.phase == "find"]
     links, commands, forms = measures.alignment.links, measures.alignment.profile.commands, measures.forms
-    places = np.array(counted)[told.place_of]
+    places = measures.steady.counted.place_of
     operation_of, run_of = np.asarray(links.operation_of), np.asarray(links.run_of)
     is_searching = commands.is_kernel & (places == NONE) & np.isin(operation_of, searches)
     rows = np.flatnonzero(commands.is_kernel & (places != NONE))
@@ -521,7 +524,7 @@ def inside_iterations(measures: Measures) -> InsideIterations:
     calls = Counter(
         names[index]
         for index, position in enumerate(measures.first_of)
-        if position != NONE and names[index] and counted[told.place_of[position]] != NONE
+        if position != NONE and names[index] and places[position] != NONE
     )
     return InsideIterations(kernels=inside, layers=layers, names=names, calls=calls, find_ns=find_ns)
 

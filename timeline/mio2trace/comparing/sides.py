@@ -31,6 +31,7 @@ from mio2trace.comparing.record import (
     cut,
     kept,
     layer_part,
+    longest_parts,
     outside_parts,
     problem_parts,
 )
@@ -43,7 +44,7 @@ from mio2trace.ops.values import Shape
 from mio2trace.outgoing import shortened, visible
 from mio2trace.privacy import Cleaner
 from mio2trace.snapshot import is_dataset
-from mio2trace.trace import Args, Slice
+from mio2trace.trace import Args
 from mio2trace.writers import is_ours, opened, slices
 
 _HEAD = 1 << 16
@@ -54,6 +55,8 @@ _WARM_UP = "warm-up"
 """The names of the warm-up's passes; their iteration is 0."""
 _SHAPES = ("input", "weights", "output", "pad", "stride", "dilation", "window")
 _TEXTS = ("mode", "dtype", "layout", "algorithm", "solver", "command")
+_OF_KERNELS = ("role", "layer", "layer_index", "direction", "operation")
+"""The arguments of kernels that are used."""
 
 _Operations = dict[tuple[int, int], Operation]
 """The operations by track and index."""
@@ -122,7 +125,11 @@ def _tracks(path: Path, notes: Notes, *, damaged: bool) -> tuple[dict[int, list[
     for one in slices(path, notes=notes, damaged=damaged):
         rank = _RANK.get(one.category)
         if rank is not None:
-            tracks[one.track].append(_Row(one.start_ns, -one.dur_ns, rank, _full_name(one), _wanted(one, rank)))
+            args = {**one.shared, **one.args}
+            name = str(args.get("full_name") or one.name)  # a slice shows only the beginning of a long name
+            if rank == _RANK["kernel"]:  # a trace may have a million of them
+                args = {key: args[key] for key in _OF_KERNELS if key in args}
+            tracks[one.track].append(_Row(one.start_ns, -one.dur_ns, rank, name, args))
         elif one.category == "api" and one.name.startswith(BUILDS):
             builds += one.dur_ns
     of_devices = {
@@ -131,20 +138,6 @@ def _tracks(path: Path, notes: Notes, *, damaged: bool) -> tuple[dict[int, list[
         if any(row.rank == _RANK["kernel"] for row in rows)
     }
     return of_devices, builds
-
-
-_OF_KERNELS = ("role", "layer", "layer_index", "direction", "operation")
-
-
-def _wanted(one: Slice, rank: int) -> Args:
-    """Return the arguments that are used. For kernels only a few are kept: a trace may have a million of them."""
-    args = {**one.shared, **one.args}
-    return {key: args[key] for key in _OF_KERNELS if key in args} if rank == _RANK["kernel"] else args
-
-
-def _full_name(one: Slice) -> str:
-    """Return the full name; a slice shows only the beginning of a long name."""
-    return str(one.args.get("full_name") or one.shared.get("full_name") or one.name)
 
 
 def _number(row: _Row) -> int | None:
@@ -417,10 +410,7 @@ def base_text(side: Side, generator: str) -> bytes:
     if len(data) > LARGEST:
         runs = tuple(msgspec.structs.replace(run, ranks=()) for run in runs)
         data = _encoded(runs, generator)
-    whole = runs
-    longest: dict[tuple[str, str], float] = {}
-    for part in (part for run in runs for part in run.parts):
-        longest[part.kind, part.name] = max(longest.get((part.kind, part.name), 0), part.mean_ns)
+    whole, longest = runs, longest_parts(runs)
     names = sorted(longest, key=lambda name: -longest[name])
     while len(data) > LARGEST and len(names) > 1:
         del names[len(names) * 9 // 10 :]

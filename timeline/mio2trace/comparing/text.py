@@ -369,7 +369,7 @@ def _section(comparison: Comparison, room: Room) -> dict[str, Any]:
     }
 
 
-def _tiles(comparison: Comparison, names: tuple[str, str]) -> list[dict[str, str]]:
+def _tiles(comparison: Comparison, names: tuple[str, str]) -> list[html.Tile]:
     whole = comparison.iteration
     tiles = [
         (f"{letter}: {shortened(name, 40)}", ms(ns or 0), seen(side))
@@ -385,7 +385,7 @@ def _tiles(comparison: Comparison, names: tuple[str, str]) -> list[dict[str, str
     alone = sum(word.startswith("only in") for word in words)
     more = f"of {len(words) - alone} on both sides; {alone} on one only"
     tiles.append(("Parts slower, faster", f"{words.count('slower')}, {words.count('faster')}", more))
-    return html.tiles(*tiles)
+    return tiles
 
 
 def _trust(comparison: Comparison, names: tuple[str, str], room: Room) -> list[tuple[str, str]]:

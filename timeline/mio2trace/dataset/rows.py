@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 import mio2trace
 from mio2trace.align import Alignment
-from mio2trace.align.layers.net import by_place
-from mio2trace.align.same_run import split
 from mio2trace.analysis import Run
 from mio2trace.answer import subjects
 from mio2trace.answer.content import is_product
@@ -395,21 +393,16 @@ def _problems(process: Process) -> Sequence[Row]:
 def _layers(process: Process) -> Sequence[Row]:
     printed = {key: mean(values) for key, values in printed_times(process.logs).items()}
     if process.measures is not None:
-        of_profile = [layers.Repetition(_fullest(process.logs), process.measures)]
+        of_profile = [layers.Repetition(layers.fullest(process.logs), process.measures)]
         ran = layers.execution_table(of_profile, NS).rows
         if isinstance(ran, ColumnRows) and ran:
             keys = zip(*(ran.columns[name].values for name in ("layer_index", "layer", "direction")), strict=True)
             told = Pool([*map(printed.get, keys)], ran.columns["layer"].codes)
             return ColumnRows({**ran.columns, "printed_ns": told}, len(ran))
     rows: list[Row] = []
-    for number, part in enumerate(split(log) if (log := _fullest(process.logs)) is not None else ()):
-        of_part = [layers.Repetition(by_place(part), None)]
-        rows += [{"repetition": number, **row} for row in layers.layer_table(of_part, NS).rows]
+    for number, part in enumerate(layers.printed_runs(process.logs)):
+        rows += [{"repetition": number, **row} for row in layers.layer_table([part], NS).rows]
     return rows
-
-
-def _fullest(logs: Sequence[FrameworkLog]) -> FrameworkLog | None:
-    return max(logs, key=lambda log: len(log.layers), default=None)
 
 
 def _iterations(process: Process) -> Iterator[Row]:

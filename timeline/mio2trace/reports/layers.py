@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mio2trace.align.layers.net import by_place
+from mio2trace.align.same_run import split
 from mio2trace.measures import Executions, LayerKey, Measures, Steady
 from mio2trace.measures.executions import in_net_order, printed_times
 from mio2trace.measures.ranking import SteadyCost
@@ -27,6 +29,17 @@ class Repetition(NamedTuple):
 
     log: FrameworkLog | None
     measures: Measures | None
+
+
+def fullest(logs: Sequence[FrameworkLog]) -> FrameworkLog | None:
+    """Return the log with the most layers: a log and CK's digest of it hold the same layers twice."""
+    return max(logs, key=lambda log: len(log.layers), default=None)
+
+
+def printed_runs(logs: Sequence[FrameworkLog]) -> list[Repetition]:
+    """Return the runs in the log with the most layers, without a profile."""
+    log = fullest(logs)
+    return [] if log is None else [Repetition(by_place(part), None) for part in split(log)]
 
 
 _FIRST = ("layer_index", "layer", "direction", "type", "output")
