@@ -57,8 +57,7 @@ def _section(section: Section, several: bool, room: Room) -> Iterator[str]:
     yield ""
     reference = section.reference and f"without MIOpen's log {section.reference}"
     also = (section.first, reference, section.searches)
-    said = " ".join(filter(None, (section.evidence, *map(_sentence, also))))
-    yield _cell(shortened(said, 600))
+    yield _cell(shortened(" ".join(filter(None, (section.evidence, *map(_sentence, also)))), 600))
     what = "the step" if section.step is not None else "the recording"
     of = f": {section.device}" if section.device else ""
     yield from _table(f"Where {what} goes{of}", ("part", "ms", f"% of {what}", "cause"), spent_cells(section))
@@ -66,11 +65,17 @@ def _section(section: Section, several: bool, room: Room) -> Iterator[str]:
         beyond = f" {_sentence(section.beyond())}".rstrip()
         yield f"\nWhat the kernels compute, {section.of_whole}: {_cell(section.makeup())}.{beyond}"
     yield from _findings(section.findings, room)
-    yield from _steps(section, room)
-    yield from _ranks(section, room)
-    if section.log:
-        log = [(level, f"{number:,}", shortened(text, 2 * room.name)) for level, number, text in section.log]
-        yield from _table("Errors and warnings of the log", ("level", "times", "text"), log[: room.rows])
+    steps = [step_cells(kind) for kind in section.steps[: room.rows]]
+    heads = ("phase", "batch", "tokens", "steps", "ms per step", "ms of kernels", "kernels")
+    said = ", ".join(filter(None, ("Steps, by kind", section.between)))
+    yield from _table(_of(said, section.steps, room), heads, steps)
+    ranks = [rank_cells(*row, room.name) for row in section.ranks[: room.rows]]
+    heads = ("rank", "transfer, ms", "wait, ms", "times last", "late, ms", "made late by")
+    yield from _table(_of("Ranks at the collectives", section.ranks, room), heads, ranks)
+    if ranks:
+        yield f"\n{_cell(_sentence(shortened(section.waiting, 400)))}"
+    log = [(level, f"{number:,}", shortened(text, 2 * room.name)) for level, number, text in section.log]
+    yield from _table("Errors and warnings of the log", ("level", "times", "text"), log[: room.rows])
     yield from _listed(section, "layer class", section.classes, section.layers_by, room)
     yield from _listed(section, "layer", section.layers, section.layers_by, room)
     yield from _rest(section, section.no_layer, section.layers)
@@ -97,21 +102,6 @@ def _findings(findings: Sequence[Finding], room: Room) -> Iterator[str]:
         )
     if len(findings) > room.findings:
         yield f"* {len(findings) - room.findings} more"
-
-
-def _steps(section: Section, room: Room) -> Iterator[str]:
-    rows = [step_cells(kind) for kind in section.steps[: room.rows]]
-    heads = ("phase", "batch", "tokens", "steps", "ms per step", "ms of kernels", "kernels")
-    said = ", ".join(filter(None, ("Steps, by kind", section.between)))
-    yield from _table(_of(said, section.steps, room), heads, rows)
-
-
-def _ranks(section: Section, room: Room) -> Iterator[str]:
-    rows = [rank_cells(*row, room.name) for row in section.ranks[: room.rows]]
-    heads = ("rank", "transfer, ms", "wait, ms", "times last", "late, ms", "made late by")
-    yield from _table(_of("Ranks at the collectives", section.ranks, room), heads, rows)
-    if rows:
-        yield f"\n{_cell(_sentence(shortened(section.waiting, 400)))}"
 
 
 def _listed(section: Section, noun: str, rows: Sequence[ListRow], of: str, room: Room) -> Iterator[str]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mio2trace.ops.families.gemm import Library
     from mio2trace.ops.operation import Operation
     from mio2trace.ops.problem import Form
-    from mio2trace.reports import Cell, Row, Table, Unit
+    from mio2trace.reports import Table, Unit
     from mio2trace.reports.layers import Repetition
 
 
@@ -646,15 +646,14 @@ def _with_counts(table: Table, gemms: Mapping[tuple[str, int], GemmChoice], name
     by file and operation."""
     import msgspec
 
+    from mio2trace.reports import known
+
     if not gemms:
         return table
-    rows: list[Row] = []
-    for row in table.rows:
-        gemm = gemms.get((str(row.get("file", names[0])), int(str(row["operation"]))))
-        more: dict[str, Cell] = {} if gemm is None else {"calls": gemm.count}
-        if gemm is not None and gemm.time_ms is not None:
-            more["ms"] = gemm.time_ms
-        rows.append({**row, **more})
+    cells = {key: known({"calls": gemm.count, "ms": gemm.time_ms}) for key, gemm in gemms.items()}
+    rows = [
+        {**row, **cells.get((str(row.get("file", names[0])), int(str(row["operation"]))), {})} for row in table.rows
+    ]
     added = ("calls", "ms")
     return msgspec.structs.replace(table, columns=(*table.columns, *added), brief=(*table.brief, *added), rows=rows)
 

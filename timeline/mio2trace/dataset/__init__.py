@@ -208,7 +208,7 @@ def _cell(data: Data, at: int, words: dict[str, object]) -> str:
         return f"list_extract($w{at}::{kind}[]::{of_few}[], c{at} + 1)::{of_few}"
     if not data.is_constant:
         return f"c{at}::{kind}"
-    words[f"w{at}"] = data[0]
+    words[f"w{at}"] = data.first(1).to_list()[0]
     return f"$w{at}::{kind}"
 
 

@@ -78,12 +78,6 @@ class Data:
     def __len__(self) -> int:
         return len(self.values)
 
-    def __getitem__(self, row: int) -> str | int | float | bool | None:
-        found: str | int | float | bool | None = Data(
-            self.column, self.values[[row]], None if self.present is None else self.present[[row]], self.words
-        ).to_list()[0]
-        return found
-
     @property
     def is_constant(self) -> bool:
         """Whether all rows are known to have one value."""
@@ -227,19 +221,14 @@ def arrow_codes(columns: Sequence[Data]) -> Stream:
     """Return columns ``c0``, ``c1``, ...: flags as bytes, texts as places in their words. Constant ones are left out,
     but for the first where all are."""
     told = {f"c{at}": _numbers(data) for at, data in enumerate(columns) if not data.is_constant}
-    return _stream(told or {"c0": _numbers(columns[0])}, columns)
+    return Stream([told or {"c0": _numbers(columns[0])}], len(columns[0]))
 
 
 def arrow_table(columns: Mapping[str, Data]) -> Stream:
     """Return the columns under their names, with their final types."""
     convert = {"text": _texts, "flag": _flags}
-    return _stream(
-        {name: convert.get(data.column.kind, _numbers)(data) for name, data in columns.items()}, list(columns.values())
-    )
-
-
-def _stream(children: Mapping[str, Any], columns: Sequence[Data]) -> Stream:
-    return Stream([children], len(columns[0]) if columns else 0)
+    made = {name: convert.get(data.column.kind, _numbers)(data) for name, data in columns.items()}
+    return Stream([made], len(next(iter(columns.values()), ())))
 
 
 def _numbers(data: Data) -> Any:

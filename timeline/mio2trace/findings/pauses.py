@@ -160,22 +160,22 @@ def _of_calls(largest: Cause) -> str:
 
 def _advice(subject: Subject, largest: Cause) -> str:
     """Return the advice for the largest cause of idle time in this run."""
-    told = subject.steady.told
-    if subject.step_time is None:
-        return _of_recording(subject, largest)
-    if told.part:
+    told, has_steps = subject.steady.told, subject.step_time is not None
+    if told.part and has_steps:
         return _PART
-    if told.may_be_cold:
+    if told.may_be_cold and has_steps:
         return _ONE_STEP
     if largest.why == "builds":
-        return _BUILDS + _KEEP_CACHE * subject.uses_miopen
+        return (_BUILDS if has_steps else _BUILDS_ALONE) + _KEEP_CACHE * subject.uses_miopen
     if largest.why == "queued":
         return _of_graphs(largest) or _QUEUED
+    if not has_steps:  # start-up may be in the recording
+        return _NO_STEPS.format(how=subject.recorded_anew(calls=largest.why == "unknown"))
     if largest.why == "unknown":
         by_torch = subject.is_torch and subject.profile.numbers != "dispatch_id"
         how = "the PyTorch profiler's CPU activity" if by_torch else "rocprofv3 --hip-trace"
         return _NO_CALLS.format(how=how)
-    of_calls = _of_calls(largest)
+    of_calls, has_stacks = _of_calls(largest), subject.is_torch and subject.profile.has_stacks
     if of_calls == _ALLOCATES and subject.is_torch:
         return _TORCH_ALLOCATES
     if of_calls:
@@ -192,10 +192,10 @@ def _advice(subject: Subject, largest: Cause) -> str:
         if ns >= DECIDES * largest.ns:
             return _IN_CALL.format(gaps=gaps, name=name)
         if sum(ns for name, ns in largest.during if _SHORT_WORK.match(name)) >= DECIDES * largest.ns:
-            return _SPREAD.format(gaps=gaps) + _STACKS * (subject.is_torch and subject.profile.has_stacks)
-        return _PROGRAM.format(gaps=gaps, how=_how_to_see(subject))
-    stacks = _STACKS * (subject.is_torch and subject.profile.has_stacks)
-    return _LAUNCH_LESS.format(how=_how_to_launch_less(subject)) + stacks
+            return _SPREAD.format(gaps=gaps) + _STACKS * has_stacks
+        see = "; --host-calls all draws its functions" if has_stacks else "; with_stack=True records it"
+        return _PROGRAM.format(gaps=gaps, how=see * subject.is_torch)
+    return _LAUNCH_LESS.format(how=_how_to_launch_less(subject)) + _STACKS * has_stacks
 
 
 def _how_to_launch_less(subject: Subject) -> str:
@@ -214,22 +214,6 @@ def _of_graphs(one: Cause) -> str:
     if 2 * one.to_nodes_ns > one.ns:
         return _TO_NODES
     return _TO_GRAPHS if 2 * (one.to_nodes_ns + one.to_graphs_ns) > one.ns else ""
-
-
-def _of_recording(subject: Subject, largest: Cause) -> str:
-    """Return the advice if no steps are known: start-up may be in the recording."""
-    if largest.why == "builds":
-        return _BUILDS_ALONE + _KEEP_CACHE * subject.uses_miopen
-    if largest.why == "queued":
-        return _of_graphs(largest) or _QUEUED
-    return _NO_STEPS.format(how=subject.recorded_anew(calls=largest.why == "unknown"))
-
-
-def _how_to_see(subject: Subject) -> str:
-    """Say how to see the host's work between two launches."""
-    if not subject.is_torch:
-        return ""
-    return "; --host-calls all draws its functions" if subject.profile.has_stacks else "; with_stack=True records it"
 
 
 def _busiest(step: StepTime) -> tuple[list[Window], Window]:

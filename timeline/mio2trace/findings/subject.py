@@ -333,16 +333,10 @@ class Subject:
         return self.steady.step_time
 
     @property
-    def recording(self) -> Busy | None:
-        """How the slowest device spent the whole recording; None if steps are known, or if the profiler waits for each
-        command."""
-        return self.steady.recording
-
-    @property
     def spent(self) -> StepTime | Busy | None:
         """The time of that device to which shares of idle time, communication and copies refer: a steady step, or the
         recording if no steps are known."""
-        return self.step_time if self.step_time is not None else self.recording
+        return self.step_time if self.step_time is not None else self.steady.recording
 
     def of_spent(self, ns: int, more: str = "") -> str:
         """``83.8 % of the iteration (234.0 of 279.3 ms)``: a part of this time. ``more``: words at the end of the

@@ -43,7 +43,7 @@ _RAW_TIMES = {"p0_ns": "queued_ns", "p1_ns": "submit_ns", "p2_ns": "start_ns", "
 _RAW_SPAN = re.compile(rf"({'|'.join(_RAW)})(?:_(sum|mean))?((?:_\w+)?)")
 
 QUANTITIES = ("t1_t0", "p3_p0", "p3_p2", "p2_p1", "p1_p0")
-_CLOCKS = ("p0_ns", "p1_ns", "p2_ns", "p3_ns")
+_CLOCKS = tuple(_RAW_TIMES)
 LARGEST_BUCKET = 1 << 14
 _MEASURED = frozenset(f"measured_{name}" for name in MEASURED)
 
@@ -98,7 +98,7 @@ def enqueue_table(profile: Profile, unit: Unit, alignment: Alignment | None = No
         **{unit.column(name): column for name, column in ns.items()},
         "queue": commands.queue,
         "line": np.where(commands.line == 0, NO, commands.line),
-        **dict(zip(_CLOCKS, (commands.queued_ns, commands.submit_ns, commands.start_ns, commands.end_ns), strict=True)),
+        **{name: getattr(commands, field) for name, field in _RAW_TIMES.items()},
         **{name: Pool([one.get(name) for one in resources], commands.resources.codes) for name in of_reader},
         **counters,
     }
