@@ -225,8 +225,6 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     """Step and idle time of the run that was recorded without MIOpen's log."""
     timed_by_reference: bool = False
     """Whether ``step`` and ``causes`` come from that run."""
-    waits: bool = False
-    """Whether the profiler waited for each command."""
     copy_ns: int = 0
     first: str = ""
     searches: str = ""

@@ -386,11 +386,8 @@ CONNECT_S = 60
 ENCRYPTED = "tls://"
 
 
-class Engine(NamedTuple):
-    """An executor. ``ahead``: the number of runs that it is given at once."""
-
-    executor: Executor
-    ahead: int
+Engine = tuple[Executor, int]
+"""An executor, and the number of its workers."""
 
 
 @contextlib.contextmanager
@@ -399,7 +396,7 @@ def processes(workers: int = 1) -> Iterator[Engine]:
     led: list[Confined] = []
     pool = ThreadPoolExecutor(workers, initializer=lambda: led.append(of_this_thread(MODULES)))
     try:
-        yield Engine(pool, ahead=_ahead(workers))
+        yield pool, workers
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
         for confined in led:
@@ -427,7 +424,7 @@ def cluster_of(scheduler_file: str) -> Iterator[Engine]:
         except (OSError, ValueError, TypeError, KeyError) as error:  # a TypeError if a certificate is missing
             first = next(iter(str(error).splitlines()), type(error).__name__)
             raise InputError(f"{scheduler_file}: cannot reach the scheduler: {first}") from None
-        yield Engine(client.get_executor(pure=False), ahead=_ahead(len(client.nthreads())))
+        yield client.get_executor(pure=False), len(client.nthreads())
 
 
 class _Scheduler(msgspec.Struct):
@@ -444,11 +441,6 @@ def address_in(scheduler_file: str) -> str:
             return msgspec.json.decode(file.read(), type=_Scheduler).address
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise InputError(f"{scheduler_file}: holds no address; {expected}") from None
-
-
-def _ahead(workers: int) -> int:
-    """Return more runs than the workers use at once; workers may join later."""
-    return max(256, 4 * workers)
 
 
 # -- Control of a batch ------------------------------------------------------------------------------------------------
@@ -597,12 +589,15 @@ def _works(
 
 
 def _work_off(engine: Engine, works: Iterable[Work], ended: Callable[[Entry], None]) -> None:
-    """Give all works to the engine, at most ``ahead`` at a time; repeat a run if its worker is lost."""
+    """Give all works to the engine, more at a time than it works on, because workers may join; repeat a run if its
+    worker is lost."""
+    executor, workers = engine
+    ahead = max(256, 4 * workers)
     pending: dict[Future[Entry], tuple[Work, int]] = {}
     waiting = iter(works)
     while True:
-        for work in islice(waiting, engine.ahead - len(pending)):
-            pending[engine.executor.submit(do, work)] = (work, 1)
+        for work in islice(waiting, ahead - len(pending)):
+            pending[executor.submit(do, work)] = (work, 1)
         if not pending:
             return
         finished, _ = wait(pending, return_when=FIRST_COMPLETED)
@@ -614,7 +609,7 @@ def _work_off(engine: Engine, works: Iterable[Work], ended: Callable[[Entry], No
             if error is None:
                 ended(future.result())
             elif attempts < HANDED_ON and type(error).__name__ == "KilledWorker":
-                pending[engine.executor.submit(do, work)] = (work, attempts + 1)
+                pending[executor.submit(do, work)] = (work, attempts + 1)
             else:
                 ended(_lost(work, error, attempts))
 

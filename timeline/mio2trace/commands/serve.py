@@ -277,11 +277,8 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         if self.server.bundle is None:
             return origin == UI
         # Within one origin a browser sends no origin, but states where a request comes from.
-        return origin in (None, self.server.origin) and self.headers.get("Sec-Fetch-Site") in (
-            None,
-            "same-origin",
-            "none",
-        )
+        site = self.headers.get("Sec-Fetch-Site")
+        return origin in (None, self.server.origin) and site in (None, "same-origin", "none")
 
     def _give(self) -> None:
         server = self.server

@@ -18,6 +18,7 @@ import contextlib
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from functools import cached_property
 from html import escape
@@ -112,15 +113,14 @@ def replace(path: str, runs: Sequence[Run], analysis: Analysis, repetitions: Seq
         new = Path(tempfile.mkdtemp(prefix=".mio2trace-", dir=place.parent))
     except OSError as error:
         raise InputError(f"{path}: cannot write there: {error.strerror or error}") from None
-    rows: dict[str, int] = {}
-    alone = len(runs) == 1
+    rows: Counter[str] = Counter()
     try:
         for run in runs:
-            others = [other for other in analysis.runs if other is not run] if alone else []
+            others = [other for other in analysis.runs if other is not run] if len(runs) == 1 else []
             counts = write_run(
                 run, new, notes=analysis.notes, cleaner=analysis.cleaner, beside=others, repetitions=repetitions
             )
-            rows = {table: rows.get(table, 0) + count for table, count in counts.items()}
+            rows.update(counts)
         os.chmod(new, 0o777 & ~umask())
         if place.exists():
             old = Path(tempfile.mkdtemp(prefix=".mio2trace-", dir=place.parent))
@@ -172,9 +172,7 @@ def _write(database: DuckDBPyConnection, schema: TableSchema, columns: Mapping[s
             temporary.write_bytes(_empty[schema.name])
         return 0
     words: dict[str, object] = {}
-    cells = []
-    for at, column in enumerate(schema.columns):
-        cells.append(f'{_cell(columns[column.name], at, words)} AS "{column.name}"')
+    cells = [f'{_cell(columns[one.name], at, words)} AS "{one.name}"' for at, one in enumerate(schema.columns)]
     database.register("cells", arrow_codes([columns[column.name] for column in schema.columns]))
     with beside(path) as temporary:
         database.execute(
@@ -387,15 +385,16 @@ class Table:
     def _repr_html_(self) -> str:
         """Return the first rows as a table of the report; columns without values are left out."""
         rows = [{name: cell for name, cell in row.items() if cell is not None} for row in self.head(SHOWN)]
-        heads, lines = [], []
         columns = shown_columns(Printed(columns=self.columns, rows=rows))
-        for name, _, is_number, _ in columns:
-            heads.append(f'<th{_class(is_number)} title="{escape(self._meaning(name))}">{escape(name)}</th>')
-        for at in range(len(rows)):
-            cells = (
-                f"<td{_class(is_number)}>{escape(visible(shortened(texts[at], LONGEST)))}</td>"
-                for _, texts, is_number, _ in columns
-            )
+        kinds = [' class="number"' * column.is_number for column in columns]
+        heads = [
+            f'<th{kind} title="{escape(self._meaning(column.name))}">{escape(column.name)}</th>'
+            for column, kind in zip(columns, kinds, strict=True)
+        ]
+        lines = []
+        for texts in zip(*(column.cells for column in columns), strict=True):
+            shown = (escape(visible(shortened(text, LONGEST))) for text in texts)
+            cells = (f"<td{kind}>{text}</td>" for kind, text in zip(kinds, shown, strict=True))
             lines.append(f"<tr>{''.join(cells)}</tr>")
         more = f", the first {len(rows)}" if len(rows) < len(self) else ""
         caption = escape(f"{self.schema.name}: {count(len(self), 'row')}{more}; {self.schema.row}")
@@ -407,7 +406,3 @@ class Table:
     def _meaning(self, name: str) -> str:
         column = next(column for column in self.schema.columns if column.name == name)
         return f"{column.meaning} ({column.unit})" if column.unit else column.meaning
-
-
-def _class(is_number: bool) -> str:
-    return ' class="number"' if is_number else ""
