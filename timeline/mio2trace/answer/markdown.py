@@ -66,12 +66,12 @@ def _section(section: Section, several: bool, room: Room) -> Iterator[str]:
         yield f"\nWhat the kernels compute, {section.of_whole}: {_cell(section.makeup())}.{beyond}"
     yield from _findings(section.findings, room)
     steps = [step_cells(kind) for kind in section.steps[: room.rows]]
-    heads = ("phase", "batch", "tokens", "steps", "ms per step", "ms of kernels", "kernels")
+    of_steps = ("phase", "batch", "tokens", "steps", "ms per step", "ms of kernels", "kernels")
     said = ", ".join(filter(None, ("Steps, by kind", section.between)))
-    yield from _table(_of(said, section.steps, room), heads, steps)
+    yield from _table(_of(said, section.steps, room), of_steps, steps)
     ranks = [rank_cells(*row, room.name) for row in section.ranks[: room.rows]]
-    heads = ("rank", "transfer, ms", "wait, ms", "times last", "late, ms", "made late by")
-    yield from _table(_of("Ranks at the collectives", section.ranks, room), heads, ranks)
+    of_ranks = ("rank", "transfer, ms", "wait, ms", "times last", "late, ms", "made late by")
+    yield from _table(_of("Ranks at the collectives", section.ranks, room), of_ranks, ranks)
     if ranks:
         yield f"\n{_cell(_sentence(shortened(section.waiting, 400)))}"
     log = [(level, f"{number:,}", shortened(text, 2 * room.name)) for level, number, text in section.log]

@@ -413,14 +413,14 @@ def cluster_of(scheduler_file: str) -> Iterator[Engine]:
     Raises `InputError` if it cannot be reached.
     """
     try:
-        import distributed
+        from distributed import Client
     except ImportError:
         raise InputError(f"a cluster needs Dask, which is not installed: {INSTALL}") from None
     with contextlib.ExitStack() as stack:
         stack.callback(logging.disable, logging.root.manager.disable)
         logging.disable()  # Dask logs lost workers with tracebacks; the batch reports them in one line
         try:
-            client = stack.enter_context(distributed.Client(address_in(scheduler_file), timeout=CONNECT_S))
+            client = stack.enter_context(Client(address_in(scheduler_file), timeout=CONNECT_S))  # type: ignore[no-untyped-call]
         except (OSError, ValueError, TypeError, KeyError) as error:  # a TypeError if a certificate is missing
             first = next(iter(str(error).splitlines()), type(error).__name__)
             raise InputError(f"{scheduler_file}: cannot reach the scheduler: {first}") from None
