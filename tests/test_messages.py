@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-import mio2trace
 from mio2trace.analysis import AnalysisOptions, analyse
 from mio2trace.commands.tables import SUBJECT_WORDS
 from mio2trace.model.miopen import Message, MiopenLog
@@ -18,11 +17,8 @@ from mio2trace.ops.log.level_lines import find_db_key, perf_db_values
 from mio2trace.ops.log.statements import Alarm, Statement, alarms, state
 from mio2trace.privacy import Cleaner
 from mio2trace.readers.miopen.lines import ERRORS, KINDS, SUBJECTS, WARNINGS, classify
-from mio2trace.trace import Slice
 from tests.commands import invoked, json_of
-from tests.conftest import ROOT
 
-RUN = ROOT / "traces" / "alexnet-b1-miopen29"
 CONFIG = "3x224x224x7x7x64x112x112x16xNCHWxFP32x3x3x2x2x1x1x1xF"
 KEY = "3-224-224-7x7-64-112-112-16-3x3-2x2-1x1-0-NCHW-FP32-F"
 PROBLEM = find_db_key(KEY)
@@ -327,23 +323,6 @@ def test_keys_tell_the_problems_of_the_entries_beside_them(shared: Path) -> None
                 assert stated.direction == problem.direction
                 compared += 1
     assert compared > 60
-
-
-def test_errors_and_warnings_are_moments_in_the_trace() -> None:
-    """Each at a time that the lines around it bound, however long that is; with its text, line and level."""
-    starts = []
-    for least in ("", "1ms"):
-        trace = mio2trace.convert(RUN / "run.log.gz", RUN / "prof.json.gz", check=True, min_duration=least).trace
-        (track,) = [one.id for one in trace.tracks if one.name.startswith("MIOpen log")]
-        drawn = [event for event in trace.events() if isinstance(event, Slice) and event.track == track]
-        assert [one.args["line"] for one in drawn] == [92, 483, 770, 1002, 1235, 1509, 1739, 1970]
-        for one in drawn:
-            assert (one.dur_ns, one.category, one.args["level"], one.args["lines"]) == (0, "log", "warning", 1)
-            assert one.args["host_by"] == "lines around it"
-            assert one.name == f"Warning: {one.args['text']}"
-            assert one.args["within_ns"] > 0
-        starts.append([one.start_ns for one in drawn])
-    assert starts[0] == starts[1]
 
 
 @pytest.mark.parametrize(

@@ -27,20 +27,18 @@ from mio2trace.kernels import find_gemms
 from mio2trace.kernels.facts import MAIN, KernelFact
 from mio2trace.measures import Measures
 from mio2trace.measures.cost import Cost, grouped, total
-from mio2trace.measures.ranking import SteadyCost
 from mio2trace.model.choices import Gemm
 from mio2trace.model.profile import NOT_OPENCL, Activity, Queue
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation, problem_name
 from mio2trace.ops.problem import Phase
 from mio2trace.outgoing import count
-from mio2trace.queries import prelude, shipped
 from mio2trace.reports import Row, Unit, ops
 from mio2trace.reports import kernels as kernel_tables
 from mio2trace.reports.layers import Repetition, class_table, execution_table, layer_table
 from mio2trace.trace import Slice
 from tests.commands import json_of
-from tests.conftest import ROOT, Engine, shared_folder
+from tests.conftest import ROOT, shared_folder
 from tests.kineto_files import FIRST_US, trace
 from tests.kineto_files import row as event_of
 from tests.records import made_operation
@@ -257,37 +255,6 @@ def test_the_total_of_a_table_is_the_sum_of_its_rows(name: str) -> None:
                 assert sum(one for one in cells if isinstance(one, (int, float))) == pytest.approx(cell), column
                 checked.add(column)
     assert checked >= {"kernel_ns", "kernels", "percent_of_kernel_time"}
-
-
-@pytest.mark.engine
-@pytest.mark.parametrize("name", [*CHOSEN, pytest.param(LONG, marks=pytest.mark.shared)])
-def test_stored_queries(name: str, tmp_path: Path, engine: Engine) -> None:
-    """Layers, operations, kernels and helpers of the stored queries: names, order and numbers are `measures`'."""
-    asked = answers(name)
-    mio2trace.convert(*RUNS[name], output=tmp_path / "out.json")
-    processor = engine(tmp_path / "out.json")
-    for statement in prelude():
-        processor.query(statement)
-    rows = {of: processor.query(shipped()[of].sql) for of in shipped()}
-
-    steady = asked.measures.steady
-    by_layer = [(cost.key[1:], cost) for cost in steady.layers if cost.total_ns]
-    by_operation = [(cost.key, cost) for cost in steady.operations if cost.total_ns]
-    by_kernel = [((cost.key,), cost) for cost in steady.kernels if cost.total_ns]
-    ranked: list[tuple[str, tuple[str, ...], Sequence[tuple[tuple[str | None, ...], SteadyCost[Any]]]]] = [
-        ("slowest layers", ("layer", "direction"), by_layer),
-        ("slowest operations", ("layer", "operation"), by_operation),
-        ("slowest kernels", ("kernel",), by_kernel),
-    ]
-    for query, cells, costs in ranked:
-        assert [tuple(row[cell] or "" for cell in cells) for row in rows[query]] == [key for key, _ in costs]
-        for row, (_, cost) in zip(rows[query], costs, strict=True):
-            assert row["kernel_ms"] == pytest.approx(cost.mean_ns / 1e6, abs=6e-4)
-            assert row["percent_of_kernel_time"] == pytest.approx(100 * cost.share, abs=0.06)
-            if "gflops" in row:
-                assert (row["gflops"] or 0) == pytest.approx(cost.cost.gflops or 0, abs=6e-4)
-    helpers = sum(row["kernel_ms"] for row in rows["helpers by cost"])
-    assert helpers == pytest.approx(steady.total.cost.helpers_ns / len(steady.iterations) / 1e6, abs=6e-3)
 
 
 # ---- where they differed

@@ -667,42 +667,32 @@ def wrong_and_sure_links(folder: Path, searched: int, per_call: int) -> tuple[in
     return wrong, sure
 
 
+CUT_OFF = [(4, 3), (10, 9), (10, 8)]
+"""Iterations in the log and in the profile."""
+
+
 @pytest.mark.parametrize("own", [True, False])
-@pytest.mark.parametrize("iterations", [1, 2, 3, 10, 30])
-def test_searches_that_a_database_answered_launched_nothing(iterations: int, own: bool, tmp_path: Path) -> None:
-    """The kernels of the first iteration are not the searches', nor was the last iteration cut off. Without own kernels
-    of the program between the calls this is in doubt."""
-    a_searching_run(tmp_path, 0, iterations, own=own)
-    wrong, sure = wrong_and_sure_links(tmp_path, 0, 1 + own)
-    found = convert(tmp_path).metadata["attribution"]
-    if own:
-        assert (wrong, found["find"]["kernels"]) == (0, 0)
+@pytest.mark.parametrize(
+    ("candidates", "iterations", "recorded", "says"),
+    [
+        *((0, iterations, None, False) for iterations in (1, 2, 3, 10, 30)),
+        *((0, iterations, None, True) for iterations in (1, 2, 10)),
+        *((1, *both, False) for both in ((2, 1), *CUT_OFF, (30, 29), (30, 20))),
+        *((1, *both, True) for both in CUT_OFF),
+    ],
+)
+def test_no_link_of_a_searching_run_is_wrong_and_sure(
+    candidates: int, iterations: int, recorded: int | None, says: bool, own: bool, tmp_path: Path
+) -> None:
+    """A database answered the searches, or each tried one candidate and the last iterations are missing: then all
+    kernels are as if a database had answered. Own kernels of the program between the calls show that searches launched
+    nothing, or the log says it."""
+    a_searching_run(tmp_path, candidates, iterations, recorded=recorded, alone=candidates == 1, own=own, says=says)
+    wrong, sure = wrong_and_sure_links(tmp_path, candidates * len(SEARCHED), 1 + own)
+    if says and not candidates:
+        assert (wrong, sure) == (0, len(SEARCHED) * iterations)
+    elif not candidates and own:
+        assert (wrong, convert(tmp_path).metadata["attribution"]["find"]["kernels"]) == (0, 0)
         assert sure == len(SEARCHED) * iterations or iterations < 3
-    else:
+    elif not candidates:
         assert sure == 0 or wrong == 0
-
-
-@pytest.mark.parametrize("own", [True, False])
-@pytest.mark.parametrize(("iterations", "recorded"), [(2, 1), (4, 3), (10, 9), (10, 8), (30, 29), (30, 20)])
-def test_searches_of_one_candidate_are_in_doubt_if_the_last_iterations_are_missing(
-    iterations: int, recorded: int, own: bool, tmp_path: Path
-) -> None:
-    """Then all kernels are as if a database had answered: no link may be wrong and sure."""
-    a_searching_run(tmp_path, 1, iterations, recorded=recorded, alone=True, own=own)
-    wrong_and_sure_links(tmp_path, len(SEARCHED), 1 + own)
-
-
-@pytest.mark.parametrize("own", [True, False])
-@pytest.mark.parametrize("iterations", [1, 2, 10])
-def test_searches_launched_nothing_if_the_log_says_so(iterations: int, own: bool, tmp_path: Path) -> None:
-    """Then the kernels of the program itself are not needed to show it."""
-    a_searching_run(tmp_path, 0, iterations, own=own, says=True)
-    assert wrong_and_sure_links(tmp_path, 0, 1 + own) == (0, len(SEARCHED) * iterations)
-
-
-@pytest.mark.parametrize(("iterations", "recorded"), [(4, 3), (10, 9), (10, 8)])
-def test_no_link_is_wrong_and_sure_where_the_log_says_that_searches_measured(
-    iterations: int, recorded: int, tmp_path: Path
-) -> None:
-    a_searching_run(tmp_path, 1, iterations, recorded=recorded, alone=True, says=True)
-    wrong_and_sure_links(tmp_path, len(SEARCHED), 2)

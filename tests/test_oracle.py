@@ -6,17 +6,14 @@ Times are microseconds in the traces and nanoseconds in the answers, unless a te
 from __future__ import annotations
 
 import json
-import sqlite3
 import subprocess
 import sys
-from collections.abc import Sequence
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from tests.oracle import events, kineto, read, rocpd, rocprofv3, rpd
+from tests.oracle import events, kineto, read
 from tests.oracle.rules import Answer, Device, Step, answer, longest_repetition, union, without
 
 US = MS = 1000
@@ -362,28 +359,6 @@ def test_it_shares_nothing_with_the_program() -> None:
     assert done.stdout == "[]\n"
 
 
-# ---- readers: the same two steps in each format
-
-
-OF_COMMAND = attrgetter("process", "device", "stream", "kind", "name", "start", "end")
-OF_CALL = attrgetter("name", "thread", "start")
-
-
-def seen(recording: events.Recording) -> list[tuple[Any, ...]]:
-    return [
-        (*OF_COMMAND(c), c.call and OF_CALL(c.call))
-        for c in sorted(recording.commands, key=lambda command: command.start)
-    ]
-
-
-def expected(process: int, device: int, names: Sequence[str]) -> list[tuple[Any, ...]]:
-    return [
-        (process, device, 3, "kernel", names[0], 1010, 1050, ("hipLaunchKernel", 55, 1000)),
-        (process, device, 3, "copy", names[1], 1060, 1070, ("hipMemcpyAsync", 55, 1020)),
-        (process, device, 3, "kernel", names[2], 1080, 1090, None),
-    ]
-
-
 def test_kineto() -> None:
     """Times keep their nanoseconds, though a double would not; the process is that of the launch."""
     big = 1767189312000000
@@ -398,106 +373,3 @@ def test_kineto() -> None:
     (command,) = kineto.recorded(json.loads(text, parse_float=str)).commands
     assert (command.start, command.end) == (big * 1000 + 7, big * 1000 + 1008)
     assert (command.process, command.device, command.stream) == (9, 2, 3)
-
-
-def test_rocpd() -> None:
-    base = sqlite3.connect(":memory:")
-    base.row_factory = sqlite3.Row
-    base.executescript(
-        """CREATE TABLE regions (guid, category, name, pid, tid, start, end, stack_id, extdata);
-        CREATE TABLE kernels (guid, pid, agent_abs_index, stream_id, name, start, end, stack_id);
-        CREATE TABLE memory_copies (guid, pid, stream_id, name, start, end, stack_id, src_agent_type,
-            src_agent_abs_index, dst_agent_abs_index, dst_agent_type);
-        INSERT INTO regions VALUES ('g', 'HIP_RUNTIME_API_EXT', 'hipLaunchKernel', 5, 55, 1000, 1005, 1, '{}'),
-            ('h', 'HIP_RUNTIME_API_EXT', 'hipMalloc', 6, 66, 1000, 1005, 3, '{}'),
-            ('g', 'HIP_RUNTIME_API_EXT', 'hipMemcpyAsync', 5, 55, 1020, 1025, 2, '{}'),
-            ('g', 'MARKER_CORE_RANGE_API', 'roctxThreadRangeA', 5, 55, 999, 1090, 9, '{"message": "step 1"}');
-        INSERT INTO kernels VALUES ('g', 5, 2, 3, 'k', 1010, 1050, 1), ('g', 5, 2, 3, 'l', 1080, 1090, 3);
-        INSERT INTO memory_copies VALUES ('g', 5, 3, 'DTOH', 1060, 1070, 2, 'GPU', 2, 0, 'CPU');"""
-    )
-    recording = rocpd.recorded(base)
-    assert seen(recording) == expected(5, 2, ["k", "DTOH", "l"])
-    assert [(mark.name, mark.start, mark.end) for mark in recording.marks] == [("step 1", 999, 1090)]
-    assert len(recording.calls) == 3
-
-
-def test_rpd() -> None:
-    base = sqlite3.connect(":memory:")
-    base.row_factory = sqlite3.Row
-    base.executescript(
-        """CREATE TABLE rocpd_string (id, string);
-        CREATE TABLE rocpd_api (id, pid, tid, start, end, apiName_id, args_id);
-        CREATE TABLE rocpd_api_ops (id, api_id, op_id);
-        CREATE TABLE rocpd_op (id, gpuId, queueId, start, end, description_id, opType_id);
-        INSERT INTO rocpd_string VALUES (0, ''), (1, 'hipLaunchKernel'), (2, 'hipMemcpyAsync'), (3, 'UserMarker'),
-            (4, 'step 1'), (5, 'k'), (6, 'KernelExecution'), (7, 'CopyDeviceToHost'), (8, 'Task');
-        INSERT INTO rocpd_api VALUES (1, 5, 55, 1000, 1005, 1, 0), (2, 5, 55, 1020, 1025, 2, 0),
-            (3, 5, 55, 999, 1090, 3, 4);
-        INSERT INTO rocpd_api_ops VALUES (1, 1, 11), (2, 2, 12);
-        INSERT INTO rocpd_op VALUES (11, 2, 3, 1010, 1050, 5, 6), (12, 2, 3, 1060, 1070, 0, 7),
-            (13, 2, 3, 1080, 1090, 0, 8);"""
-    )
-    recording = rpd.recorded(base)
-    assert seen(recording) == expected(5, 2, ["k", "CopyDeviceToHost", "Task"])
-    assert [(mark.name, mark.start, mark.end) for mark in recording.marks] == [("step 1", 999, 1090)]
-
-
-def test_rocprofv3_csv(tmp_path: Path) -> None:
-    """Quotes in the text of a range are not escaped, and there are commas in it, too."""
-    times = "Correlation_Id,Start_Timestamp,End_Timestamp"
-    tables = {
-        "kernel": (
-            f"Kind,Agent_Id,Queue_Id,Stream_Id,Kernel_Name,{times}",
-            'KERNEL_DISPATCH,"Agent 2",1,3,"l",3,1080,1090',
-            'KERNEL_DISPATCH,"Agent 2",1,3,"k",1,1010,1050',
-        ),
-        "hip_api": (
-            f"Domain,Function,Process_Id,Thread_Id,{times}",
-            '"HIP_RUNTIME_API_EXT","hipLaunchKernel",5,55,1,1000,1005',
-            '"HIP_RUNTIME_API_EXT","hipMemcpyAsync",5,55,2,1020,1025',
-        ),
-        "memory_copy": (
-            f"Kind,Direction,Stream_Id,Source_Agent_Id,Destination_Agent_Id,{times}",
-            'MEMORY_COPY,DEVICE_TO_HOST,3,"Agent 2","Agent 0",2,1060,1070',
-        ),
-        "marker_api": (f"Domain,Function,Process_Id,Thread_Id,{times}", '"M","a "b", c",5,55,9,999,1090'),
-    }
-    for name, lines in tables.items():
-        (tmp_path / f"5_{name}_trace.csv").write_text("\n".join(lines) + "\n")
-    recording = rocprofv3.read_csv(tmp_path / "5_kernel_trace.csv")
-    assert seen(recording) == expected(5, 2, ["k", "DEVICE_TO_HOST", "l"])
-    assert [(mark.name, mark.thread) for mark in recording.marks] == [('a "b", c', 55)]
-
-
-def test_rocprofv3_json(tmp_path: Path) -> None:
-    def row(correlation: int, start: int, end: int, **more: Any) -> dict[str, Any]:
-        times = {"start_timestamp": start, "end_timestamp": end, "thread_id": 55}
-        return {"correlation_id": {"internal": correlation, "external": 0}, **times, **more}
-
-    def dispatch(kernel: int) -> dict[str, Any]:
-        return {"dispatch_info": {"agent_id": {"handle": 72}, "kernel_id": kernel}, "stream_id": {"handle": 3}}
-
-    copy = {"dst_agent_id": {"handle": 70}, "src_agent_id": {"handle": 72}, "stream_id": {"handle": 3}}
-    process = {
-        "metadata": {"pid": 5},
-        "agents": [{"id": {"handle": 70}, "type": 1}, {"id": {"handle": 72}, "type": 2}],
-        "strings": {
-            "buffer_records": [{"kind": "HIP", "operations": ["hipLaunchKernel", "hipMemcpyAsync"]}],
-            "marker_api": [{"key": 9, "value": "step 1"}],
-        },
-        "kernel_symbols": [
-            {"kernel_id": 1, "formatted_kernel_name": "k"},
-            {"kernel_id": 2, "formatted_kernel_name": "l"},
-        ],
-        "buffer_records": {
-            "hip_api": [row(1, 1000, 1005, kind=0, operation=0), row(2, 1020, 1025, kind=0, operation=1)],
-            "marker_api": [row(9, 999, 1090)],
-            "kernel_dispatch": [row(3, 1080, 1090, **dispatch(2)), row(1, 1010, 1050, **dispatch(1))],
-            "memory_copy": [row(2, 1060, 1070, **copy)],
-        },
-    }
-    path = tmp_path / "5_results.json"
-    path.write_text(json.dumps({"rocprofiler-sdk-tool": [process]}))
-    recording = rocprofv3.read_json(path)
-    assert seen(recording) == expected(5, 72, ["k", "copy", "l"])
-    assert [mark.name for mark in recording.marks] == ["step 1"]

@@ -117,17 +117,6 @@ def test_every_number_of_every_query_is_counted_again_from_the_file(run: str, tm
     assert answered >= (2 if run == "a log alone" else 9)
 
 
-def test_a_rate_is_of_the_copies_whose_bytes_are_known() -> None:
-    """Of others only the time is."""
-    way = {"copy_direction": "host to device"}
-    slices = [
-        Slice(track=1, start_ns=ts, dur_ns=dur, name="write buffer", category="copy", args=way | args)
-        for ts, dur, args in ((0, 10_000, {"bytes": 20_000}), (20_000, 30_000, {}))
-    ]
-    (row,) = embedded_rows(queries.answer_in_sqlite(slices, QUERIES["copies"].sql))
-    assert (row["bytes"], row["ms"], row["gb_per_s"]) == (20_000, 0.04, 2.0)
-
-
 def made(slices: list[dict[str, Any]], path: Path) -> Path:
     """A trace of a few slices on one track."""
     common = {"pid": 1, "tid": 2}
@@ -182,19 +171,6 @@ def test_what_the_sample_lacks(tmp_path: Path, engine: Engine) -> None:
         ("order", "launch line", 1, 1), ("position", "launch line", 2, 0), ("no layer", "launch line", 1, 0),
         ("no layer", "no operation", 1, 0),
     }  # fmt: skip
-
-
-@pytest.mark.engine
-def test_printed_times_have_slowest_layers_too(tmp_path: Path, engine: Engine) -> None:
-    """A log without a profile."""
-    mio2trace.convert(RUN / "run.log", output=tmp_path / "out.json")
-    processor = engine(tmp_path / "out.json")
-    for statement in prelude():
-        processor.query(statement)
-    rows = processor.query(QUERIES["slowest layers"].sql)
-    assert len(rows) > 20
-    assert rows[0]["printed_ms"] >= rows[-1]["printed_ms"] > 0
-    assert rows[0]["kernels"] is None
 
 
 # ---- the engine that comes with Python

@@ -500,54 +500,46 @@ def test_each_collective_of_a_sample_has_its_message_and_bandwidth(name: str) ->
     assert checked["allreduce"] >= 6
 
 
+def collective(name: str, sent: int, received: int, dtype: str = "half", ranks: int = 4) -> Collective:
+    return Collective(name, dtype, sent, received, ranks)
+
+
 @pytest.mark.parametrize(
-    ("made", "name", "message", "factor"),
+    ("made", "name", "message", "factor", "least"),
     [
-        (Collective("allreduce", "bfloat16", 100, 100, 8, 0), "AllReduce 100 8 ranks, group 0 bfloat16", 200, 1.75),
-        (Collective("_allgather_base", "float", 100, 400, 4), "AllGather 100 -> 400 4 ranks", 1600, 0.75),
-        (Collective("_reduce_scatter_base", "float", 400, 100, 4), "ReduceScatter 400 -> 100 4 ranks", 1600, 0.75),
-        (Collective("all_to_allv", "half", 64, 64, 2), "AllToAll 64 2 ranks half", 128, 0.5),
-        (Collective("broadcast", "float", 9, 9, 4), "Broadcast 9 4 ranks", 36, 1.0),
-        (Collective("send", "float", 9, 0, 2), "Send 9 2 ranks", 36, 1.0),
-        (Collective("allreduce_coalesced", "float", 9, 9, 1), "AllReduce 9 1 rank", 36, 0.0),
-        (Collective("allreduce", "", 9, 9, 4), "AllReduce 9 4 ranks", None, 1.5),
-        (Collective("barrier", "uint8", 0, 0, 4), "Barrier 4 ranks uint8", None, None),
-        (Collective("allgather", "float", 9, 36), "AllGather 9 -> 36", 144, None),
+        (
+            Collective("allreduce", "bfloat16", 100, 100, 8, 0),
+            "AllReduce 100 8 ranks, group 0 bfloat16",
+            200,
+            1.75,
+            400,
+        ),
+        (collective("allreduce", 9, 9), "AllReduce 9 4 ranks half", 18, 1.5, 36),
+        (collective("_allgather_base", 100, 400, "float"), "AllGather 100 -> 400 4 ranks", 1600, 0.75, 2000),
+        (collective("_reduce_scatter_base", 400, 100, "float"), "ReduceScatter 400 -> 100 4 ranks", 1600, 0.75, 2000),
+        (collective("all_to_allv", 64, 64, ranks=2), "AllToAll 64 2 ranks half", 128, 0.5, 256),
+        (collective("broadcast", 9, 9, "float"), "Broadcast 9 4 ranks", 36, 1.0, 36),
+        (collective("send", 9, 0, "float", 2), "Send 9 2 ranks", 36, 1.0, 36),
+        (collective("send", 9, 9), "Send 9 4 ranks half", 18, 1.0, 18),
+        (collective("recv", 9, 9), "Recv 9 4 ranks half", 18, 1.0, 18),
+        (collective("recv", 0, 9), "Recv 4 ranks half", 18, 1.0, 18),
+        (collective("gather", 9, 36), "Gather 9 -> 36 4 ranks half", 72, 0.75, None),
+        (collective("scatter", 36, 9), "Scatter 36 -> 9 4 ranks half", 72, 0.75, None),
+        (collective("allreduce_coalesced", 9, 9, "float", 1), "AllReduce 9 1 rank", 36, 0.0, 72),
+        (collective("allreduce", 9, 9, ""), "AllReduce 9 4 ranks", None, 1.5, None),
+        (collective("barrier", 0, 0, "uint8"), "Barrier 4 ranks uint8", None, None, 0),
+        (Collective("allgather", "float", 9, 36), "AllGather 9 -> 36", 144, None, 180),
     ],
 )
-def test_kinds(made: Collective, name: str, message: int | None, factor: float | None) -> None:
-    """By their many names; what is not recorded is not told."""
+def test_kinds(made: Collective, name: str, message: int | None, factor: float | None, least: int | None) -> None:
+    """By their many names; what is not recorded is not told. PyTorch records the tensor of a rank that only sends or
+    only receives as both; of a gather or scatter, what the root has, on every rank."""
     operation = plain("record_param_comms", Inputs(collective=made))
     assert problem_name(operation) == name
     assert operation.problem is not None
     assert (operation.problem.message_bytes(), operation.problem.bus_factor()) == (message, factor)
-    assert operation.flop == 0
-
-
-@pytest.mark.parametrize(
-    ("name", "sent", "received", "elements"),
-    [
-        ("send", 9, 9, 9),
-        ("recv", 9, 9, 9),
-        ("recv", 0, 9, 9),
-        ("broadcast", 9, 9, 9),
-        ("allreduce", 9, 9, 18),
-        ("_allgather_base", 9, 36, 45),
-        ("all_to_all", 36, 36, 72),
-        ("gather", 9, 36, None),
-        ("scatter", 36, 9, None),
-    ],
-)
-def test_least_traffic(name: str, sent: int, received: int, elements: int | None) -> None:
-    """PyTorch records the tensor of a rank that only sends or only receives as both; of a gather or scatter, what the
-    root has, on every rank."""
-    operation = plain("record_param_comms", Inputs(collective=Collective(name, "half", sent, received, 4)))
-    assert operation.bytes_min == (None if elements is None else 2 * elements)
-
-
-def test_another_name_is_a_plain_op() -> None:
-    operation = plain("record_param_comms", Inputs(collective=Collective("wait", "float", 1, 1, 2)))
-    assert operation.is_plain
+    assert (operation.flop, operation.bytes_min) == (0, least)
+    assert plain("record_param_comms", Inputs(collective=collective("wait", 1, 1))).is_plain
 
 
 def reducing(name: str = "allreduce", sent: int = 1000, received: int = 1000) -> list[Row]:

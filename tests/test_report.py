@@ -76,18 +76,6 @@ LENET = [str(TRACES / "lenet-rocpd" / name) for name in ("run.log.gz", "results.
 run = partial(printed, "report")
 
 
-def test_the_block_says_what_is_slowest() -> None:
-    """Verdict, MIOpen Find, the three slowest of each with time and share, in order of time."""
-    lines = run(*ALEXNET, "-q").splitlines()
-    assert lines[0].endswith("profile complete")
-    assert lines[1].startswith("18.02 ms of kernels per iteration (1 iteration")
-    assert any(line.startswith("MIOpen Find") for line in lines)
-    for name in ("layers", "operations", "kernels"):
-        at = next(at for at, line in enumerate(lines) if line.startswith(name))
-        times = [float(re.findall(r"([\d.]+) ms", line)[0]) for line in lines[at : at + 3]]
-        assert times == sorted(times, reverse=True)
-
-
 @pytest.mark.shared
 @pytest.mark.parametrize(
     "name",
@@ -182,18 +170,6 @@ def test_json_is_as_its_schema_says(files: list[str]) -> None:
     assert {f"{part}_ns" for part in PARTS} <= step["properties"].keys()
     assert {"length_ns", *(f"{part}_ns" for part in PARTS)} == recording["properties"].keys()
     assert set(CLASSES) == completeness["properties"]["counts"]["properties"].keys()
-
-
-@pytest.mark.parametrize(("strict", "code"), [(False, 0), (True, 4)])
-def test_strict_tells_an_incomplete_profile(strict: bool, code: int, tmp_path: Path) -> None:
-    """A profile that is cut off: exit code 4 in every command that answers, the counts in the first lines."""
-    path = tmp_path / "prof.json"
-    content = gzip.decompress(Path(ALEXNET[1]).read_bytes())
-    path.write_bytes(content[: len(content) // 2])
-    options = ["--strict"] if strict else []
-    done = invoked("report", path, *options)
-    assert done.exit_code == code
-    assert "PROFILE INCOMPLETE: 1 file cut off" in done.stdout.splitlines()[0]
 
 
 def test_the_form_is_as_the_name_ends(tmp_path: Path) -> None:
@@ -367,25 +343,6 @@ def test_first_names_and_numbers_are_the_same_in_every_form(name: str, what: str
         assert cells[0].startswith(shown.partition("...")[0][:30])
         assert what == "kernels" or row["name"] in cells[0]
     assert page[0] == comment[0] or "..." in page[0] + comment[0]
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_tables_and_sql_have_the_first_rows_of_the_answer(name: str) -> None:
-    run = document(name)
-    for what, command, column in (
-        ("layers", ("layers", "FILES"), "layer"),
-        ("operations", ("ops", "FILES"), "operation"),
-        ("kernels", ("kernels", "FILES", "--by", "name"), "kernel"),
-    ):
-        row = first(run, what)
-        if row is None:
-            continue
-        (cells,) = json.loads(said(name, *command, "--top", "1", "--format", "json", "-q"))
-        assert cells["layer" if what == "layers" else "name"] == row["name"]
-        assert cells["kernel_ns"] == pytest.approx(row["ns"], abs=1), what
-        assert cells["percent_of_kernel_time"] == pytest.approx(row["percent_of_kernel_time"], abs=0.001)
-        (cells,) = json.loads(said(name, "query", "FILES", f"slowest {what}", "--top", "1", "--format", "json"))
-        assert (cells[column], cells["kernel_ms"]) == (row["name"], pytest.approx(row["ns"] / 1e6, abs=0.002)), what
 
 
 @pytest.mark.parametrize("name", ALL)

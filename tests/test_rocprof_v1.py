@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import json
 import sqlite3
 from collections import Counter
@@ -65,24 +64,6 @@ def trace(events: Iterable[str]) -> str:
 
 
 # -- samples
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("name", ["rocm/rocprofv1_stats_results.csv", f"{THREADS}/results.csv"])
-def test_every_row_of_the_table_is_a_kernel_with_its_exact_times(name: str) -> None:
-    """Against the csv module: times, number, size, registers, name, thread."""
-    with (samples() / name).open(newline="") as file:
-        expected = Counter(
-            (*(int(row[of]) for of in ("BeginNs", "EndNs", "Index", "grd", "arch_vgpr", "tid")),
-             row["KernelName"].removesuffix(" [clone .kd]").removesuffix(".kd"))
-            for row in csv.DictReader(file)
-        )  # fmt: skip
-    assert expected == Counter(
-        (a.start_ns, a.end_ns, a.number, a.grid and a.grid[0], a.resources and a.resources.vgprs,
-         profile.threads[a.thread].tid, a.name)
-        for profile in read(samples() / name, v1.TABLE)
-        for a in profile.activities
-    )  # fmt: skip
 
 
 @pytest.mark.shared

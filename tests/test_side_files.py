@@ -397,19 +397,43 @@ def test_equal_calls_are_one_with_their_number(tmp_path: Path) -> None:
     assert (gemm.m, gemm.n, gemm.k, gemm.batch, gemm.solution, gemm.count) == (64, 32, 16, 2, "5", 10)
 
 
-def test_a_strided_trace_line_has_a_stride_behind_each_leading_size(tmp_path: Path) -> None:
-    (gemm,) = gemms_of(f"{TRACE}\n", tmp_path)
-    assert (gemm.m, gemm.n, gemm.k, gemm.batch, gemm.leading) == (64, 32, 16, 2, (64, 32, 64, 64))
-    assert (gemm.trans_a, gemm.trans_b, gemm.types, gemm.solution) == (
-        False, True, ("f16_r", "f16_r", "f16_r", "f16_r", "f32_r"), "7",
-    )  # fmt: skip
+EX = TRACE.replace("gemm_strided_batched_ex", "{}")
+OF_EX = {"batch": 2, "leading": (64, 32, 64, 64), "types": (*["f16_r"] * 4, "f32_r"), "solution": "7", "count": 1}
+LEADING = {"batch": 1, "leading": (64, 32, 65, 65)}
 
 
-@pytest.mark.parametrize("function", ["gemm_strided_batched_ex_64", "gemm_strided_batched_ex3"])
-def test_a_trace_line_may_be_of_64_bit_sizes_or_of_float8(function: str, tmp_path: Path) -> None:
-    line = TRACE.replace("gemm_strided_batched_ex", function)
-    (gemm,) = gemms_of(f"{line}\n{line.replace('_ex', '_ex_get_solutions')}\n", tmp_path)
-    assert (gemm.function, gemm.m, gemm.n, gemm.k, gemm.batch, gemm.count) == (function, 64, 32, 16, 2, 1)
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        # a strided line has a stride behind each leading size; sizes may be of 64 bits, types of float8
+        (TRACE, OF_EX),
+        (EX.format("gemm_strided_batched_ex_64"), OF_EX | {"function": "gemm_strided_batched_ex_64"}),
+        (EX.format("gemm_strided_batched_ex3"), OF_EX | {"function": "gemm_strided_batched_ex3"}),
+        # the name of a function may be the type; it has a stride and a batch, or none
+        ("rocblas_sgemm,N,T,64,32,16,1,0x1,64,0x2,32,0,0x3,65", LEADING | {"types": ("f32_r",) * 5}),
+        ("rocblas_sgemm,N,T,64,32,16,1,0x1,64,0x2,32,0,0x3,65,atomics_allowed", LEADING | {"types": ("f32_r",) * 5}),
+        ("rocblas_hgemm_batched,N,T,64,32,16,1,0x1,64,0x2,32,0,0x3,65,7,atomics_allowed",
+         LEADING | {"batch": 7, "types": ("f16_r",) * 5}),
+        ("rocblas_dgemm_strided_batched_64,N,T,64,32,16,1,0x1,64,9,0x2,32,9,0,0x3,65,9,3",
+         LEADING | {"batch": 3, "types": ("f64_r",) * 5}),
+        ("rocblas_zgemm,N,T,64,32,16,(1,0),0x1,64,0x2,32,(0,0),0x3,65,atomics_allowed",
+         LEADING | {"types": ("f64_c",) * 5}),
+        ('- { rocblas_function: "rocblas_cgemm", transA: \'N\', transB: \'T\', M: 64, N: 32, K: 16, lda: 64, ldb: 32,'
+         " ldc: 65, call_count: 1 }", {"batch": 1, "leading": (64, 32, 65, 0), "types": ("f32_c",) * 5}),
+        # a command that a person typed may leave out what is the default
+        ("hipblaslt-bench -m 64 -n 32 -k 16 --precision f32_r -v 1 --activation_type none",
+         {"trans_b": False, "types": ("f32_r",) * 5}),
+        ("./rocblas-bench --function gemm --sizem 64 --sizen 32 --sizek 16 -r f16_r --transposeA T",
+         {"trans_a": True, "trans_b": False, "types": ("f16_r",) * 5}),
+        ("rocblas-bench -f gemm -r z -m 64 -n 32 -k 16 --transposeA N --transposeB N",
+         {"trans_b": False, "types": ("f64_c",) * 5}),
+    ],
+)  # fmt: skip
+def test_a_line_of_a_library_is_its_gemm(line: str, expected: dict[str, Any], tmp_path: Path) -> None:
+    """All are of one size. A line that asks for solutions is no call."""
+    (gemm,) = gemms_of(f"{line}\n{line.replace('_ex', '_ex_get_solutions')}\n" if "_ex" in line else line, tmp_path)
+    expected = {"m": 64, "n": 32, "k": 16, "trans_a": False, "trans_b": True} | expected
+    assert {name: getattr(gemm, name) for name in expected} == expected
 
 
 def test_a_grouped_product_has_the_sizes_of_all_its_products(tmp_path: Path) -> None:
@@ -437,37 +461,10 @@ def test_products_of_a_group_have_all_of_their_sizes(tmp_path: Path) -> None:
     whole += " --transA N --transB T --a_type f16_r --b_type f16_r --c_type f16_r --d_type f16_r --compute_type f32_r\n"
     (gemm,) = gemms_of(whole, tmp_path)
     assert gemm.batch == 4
-    for cut in (" -k 16", " -n 32", " -m 64"):
-        assert damaged(whole.replace(cut, "", 1), tmp_path)
-    assert damaged(whole.replace("--batch_count 2", "--batch_count 3", 1), tmp_path)
-
-
-def damaged(text: str, folder: Path) -> bool:
-    (folder / "a.log").write_text(text)
-    table = table_of(folder / "a.log")
-    return not table.gemms and table.skipped == 1
-
-
-@pytest.mark.parametrize(
-    ("line", "batch", "leading", "type_"),
-    [
-        ("rocblas_sgemm,N,T,64,32,16,1,0x1,64,0x2,32,0,0x3,65", 1, (64, 32, 65, 65), "f32_r"),
-        ("rocblas_sgemm,N,T,64,32,16,1,0x1,64,0x2,32,0,0x3,65,atomics_allowed", 1, (64, 32, 65, 65), "f32_r"),
-        ("rocblas_hgemm_batched,N,T,64,32,16,1,0x1,64,0x2,32,0,0x3,65,7,atomics_allowed", 7, (64, 32, 65, 65), "f16_r"),
-        ("rocblas_dgemm_strided_batched_64,N,T,64,32,16,1,0x1,64,9,0x2,32,9,0,0x3,65,9,3", 3, (64, 32, 65, 65),
-         "f64_r"),
-        ("rocblas_zgemm,N,T,64,32,16,(1,0),0x1,64,0x2,32,(0,0),0x3,65,atomics_allowed", 1, (64, 32, 65, 65), "f64_c"),
-        ('- { rocblas_function: "rocblas_cgemm", transA: \'N\', transB: \'T\', M: 64, N: 32, K: 16, lda: 64, ldb: 32,'
-         " ldc: 65, call_count: 1 }", 1, (64, 32, 65, 0), "f32_c"),
-    ],
-)  # fmt: skip
-def test_the_name_of_a_function_may_be_the_type(
-    line: str, batch: int, leading: tuple[int, ...], type_: str, tmp_path: Path
-) -> None:
-    """Fields of the trace as rocBLAS writes them: no type, a stride and a batch if the function has them."""
-    (gemm,) = gemms_of(f"{line}\n", tmp_path)
-    assert (gemm.m, gemm.n, gemm.k, gemm.trans_a, gemm.trans_b) == (64, 32, 16, False, True)
-    assert (gemm.batch, gemm.leading, gemm.types) == (batch, leading, (type_,) * 5)
+    for lost, other in ((" -k 16", ""), (" -n 32", ""), (" -m 64", ""), ("--batch_count 2", "--batch_count 3")):
+        (tmp_path / "a.log").write_text(whole.replace(lost, other, 1))
+        table = table_of(tmp_path / "a.log")
+        assert (table.gemms, table.skipped) == ((), 1)
 
 
 def test_a_complex_product_has_four_times_the_flops(tmp_path: Path) -> None:
@@ -505,21 +502,6 @@ def test_a_line_that_is_cut_off_is_none(cut: int, tmp_path: Path) -> None:
     whole = BENCH.format(5)
     found = gemms_of(f"{whole}\n{whole[:cut]}\n", tmp_path)
     assert {(gemm.m, gemm.n, gemm.k, gemm.trans_a) for gemm in found} == {(64, 32, 16, False)}
-
-
-@pytest.mark.parametrize(
-    ("command", "trans_a", "type_"),
-    [
-        ("hipblaslt-bench -m 64 -n 32 -k 16 --precision f32_r -v 1 --activation_type none", False, "f32_r"),
-        ("./rocblas-bench --function gemm --sizem 64 --sizen 32 --sizek 16 -r f16_r --transposeA T", True, "f16_r"),
-        ("rocblas-bench -f gemm -r z -m 64 -n 32 -k 16 --transposeA N --transposeB N", False, "f64_c"),
-    ],
-)
-def test_a_command_that_a_person_typed_may_leave_out_what_is_the_default(
-    command: str, trans_a: bool, type_: str, tmp_path: Path
-) -> None:
-    (gemm,) = gemms_of(f"{command}\n", tmp_path)
-    assert (gemm.m, gemm.n, gemm.k, gemm.trans_a, gemm.trans_b, gemm.types[0]) == (64, 32, 16, trans_a, False, type_)
 
 
 def test_lines_of_a_library_lie_between_those_of_a_run(tmp_path: Path) -> None:

@@ -420,15 +420,6 @@ def test_completion_of_columns_queries_commands_files(words: str, expected: str)
     assert expected in done.stdout.splitlines()
 
 
-def test_files_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
-    """By as much of their folders as that needs."""
-    for folder in ("A", "B"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "run.log.gz").write_bytes(Path(FILES[0]).read_bytes())
-    logs = [str(tmp_path / folder / "run.log.gz") for folder in ("A", "B")]
-    assert [row["file"] for row in cells("ops", "--coverage", *logs)] == ["A/run.log.gz", "B/run.log.gz"]
-
-
 # -- Help: by task, options that few people need apart, lines that fit; words that are no command; names in SQL.
 
 

@@ -118,14 +118,6 @@ def test_a_quiet_command_says_it_too(name: str, tmp_path: Path) -> None:
         assert WORDS in said([*COMMANDS[command], "-q"], written(name, tmp_path))
 
 
-@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz", "prof.json"])
-def test_a_profile_that_is_cut_off_is_incomplete(name: str, tmp_path: Path) -> None:
-    """By its own record, which the verdict counts, and by a note for those who call `analyse`."""
-    analysis = analyse(written(name, tmp_path))
-    assert {profile.defects["cut-off"] for profile in analysis.run.profiles} == {1}
-    assert [(note.kind, note.count) for note in analysis.notes if note.is_cut] == [(CUT_OFF, 1)]
-
-
 def test_a_whole_file_is_not_said_to_be_cut_off(tmp_path: Path) -> None:
     for name, data in (("trace.json", kineto()), ("prof.json", unpacked(CALLS)), ("results.db", unpacked(DATABASE))):
         (tmp_path / name).write_bytes(data)
