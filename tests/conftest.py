@@ -9,6 +9,7 @@ the tests run that take long.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import os
 import signal
@@ -312,3 +313,12 @@ def faults_are_seen() -> Iterator[Callable[[Exception], str]]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(analysis, "_place", fail)
         yield usual
+
+
+_analysed = functools.lru_cache(maxsize=8)(analysis.analyse)
+
+
+@pytest.fixture
+def analysed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that read the same files with the same options analyse them once, also in several tests."""
+    monkeypatch.setattr(analysis, "analyse", lambda files, options, notes=None: _analysed(tuple(files), options))

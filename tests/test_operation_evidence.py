@@ -568,10 +568,12 @@ def test_the_time_of_searches_is_in_doubt_with_their_links(
 
 
 @pytest.mark.parametrize(("times", "is_sure"), [(2, True), (12, False)])
-def test_the_doubt_about_the_time_of_searches_is_in_data(times: int, is_sure: bool, tmp_path: Path) -> None:
+def test_the_doubt_about_the_time_of_searches_is_in_data(
+    times: int, is_sure: bool, analysed_once: None, tmp_path: Path
+) -> None:
     """In the JSON of the report, in printed tables, in the tables of a dataset, and in a trace."""
     (tmp_path / "run").mkdir()
-    a_searching_run(tmp_path / "run", times)
+    a_searching_run(tmp_path / "run", times, 10)
 
     def told(*command: str) -> Any:
         return orjson.loads(CliRunner().invoke(cli, [*command, str(tmp_path / "run"), "--format", "json"]).stdout)
@@ -600,7 +602,7 @@ def test_a_change_of_the_searches_is_not_decided_if_their_kernels_are_not_sure(
 ) -> None:
     for folder, launches in (("a", 2), ("b", times)):
         (tmp_path / folder).mkdir()
-        a_searching_run(tmp_path / folder, launches)
+        a_searching_run(tmp_path / folder, launches, 10)
     run = CliRunner().invoke(cli, ["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--format", "json"])
     (row,) = (row for row in orjson.loads(run.stdout)["rows"] if row["name"].startswith("searches"))
     assert (row["name"], row["verdict"]) == (("searches", "maybe slower") if decided else ("searches (not sure)", "~"))

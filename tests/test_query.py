@@ -87,8 +87,10 @@ RUNS = {
     "searches": [*sorted((ROOT / "traces" / "lenet-rocpd").glob("r*.gz"))],
     "forward": [ROOT / "traces" / "squeezenet11-b1-libdnn-fwd" / name for name in ("run.log", "prof.json.gz")],
     "shared: two ranks": [*sorted((SAMPLES / "rocm-twins" / "resnet-immediate-2ranks" / "kineto").glob("*"))],
-    "shared: several steps": [SAMPLES / "rocm" / "kineto_mi300_resnet50_ddp4_rank0.json.gz"],
+    "shared: two steps": [SAMPLES / "rocm" / "kineto_mi250_minitoy_train.json"],
+    "shared: several large steps": [SAMPLES / "rocm" / "kineto_mi300_resnet50_ddp4_rank0.json.gz"],
 }
+MARKS = {run: [pytest.mark.shared] * ("shared" in run) + [pytest.mark.thorough] * ("large" in run) for run in RUNS}
 FIRST = {
     "slowest layers": "kernel_ms", "slowest kernels": "kernel_ms", "slowest operations": "kernel_ms",
     "helpers by cost": "kernel_ms", "unattributed time": "ms", "find and compile": "ms", "gemms": "kernel_ms",
@@ -98,9 +100,7 @@ FIRST = {
 """By what the rows of a query are ordered, of each process."""
 
 
-@pytest.mark.parametrize(
-    "run", [pytest.param(run, marks=pytest.mark.shared) if "ranks" in run else run for run in RUNS]
-)
+@pytest.mark.parametrize("run", [pytest.param(run, marks=MARKS[run]) for run in RUNS])
 def test_every_number_of_every_query_is_counted_again_from_the_file(run: str, tmp_path: Path) -> None:
     """In plain Python from the JSON (`tests.oracle.queries`); and each query begins with what costs most."""
     mio2trace.convert(*RUNS[run], output=tmp_path / "out.json")

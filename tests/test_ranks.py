@@ -343,7 +343,7 @@ def test_the_cause_has_its_time_whatever_the_length_of_its_name() -> None:
 
 
 @pytest.mark.shared
-def test_real_ranks_wait_as_their_files_say() -> None:
+def test_real_ranks_wait_as_their_files_say(analysed_once: None) -> None:
     """Fifteen all-reduces of ResNet-50 on two of four MI300: transfer and wait from the JSON, read independently."""
     durations = list(map(all_reduces, RANKS))
     transfers = [min(pair) for pair in zip(*durations, strict=True)]
@@ -381,7 +381,7 @@ def test_merge_is_one_picture_of_the_ranks(tmp_path: Path) -> None:
 
 
 @pytest.mark.shared
-def test_a_job_without_collectives_is_said_to_have_none() -> None:
+def test_a_job_without_collectives_is_said_to_have_none(analysed_once: None) -> None:
     paths = sorted((shared_folder() / "samples" / "rocm-twins" / "resnet-immediate-2ranks" / "rocpd").glob("4*.gz"))
     done = invoked("ranks", *paths)
     assert done.exit_code == 0
@@ -418,7 +418,7 @@ def test_the_answer_fits_however_many_ranks_there_are() -> None:
 
 
 @pytest.mark.shared
-def test_messages_of_real_ranks_have_the_size_that_their_file_states() -> None:
+def test_messages_of_real_ranks_have_the_size_that_their_file_states(analysed_once: None) -> None:
     """Elements by the size of their type, read from the JSON; bus bandwidth by NCCL's formula."""
     kernels = [e for e in rows_of(RANKS[0], "kernel") if e["args"].get("Collective name") == "allreduce"]
     sizes = [4 * e["args"]["In msg nelems"] for e in kernels]

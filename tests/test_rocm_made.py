@@ -29,6 +29,9 @@ MIOPENS = (
     "convDesc = conv2d, {1, 1}, {1, 1}, {1, 1},  | algo = 1 | beta = 0x5 | "
     "yDesc = {64, 16, 32, 32}, {16384, 1024, 32, 1}, packed,  | y = 0x6 | workSpace = 0 | "
 )
+WITH_SIZES = "ROCm rocpd", "ROCm v3 object"
+WITH_DEVICES = (*WITH_SIZES, "ROCm v3 kernels")
+CLOCKS = dict.fromkeys(WITH_DEVICES, "boottime")
 TABLES = "kernel_trace", "hip_api_trace", "marker_api_trace", "memory_copy_trace"
 
 
@@ -54,7 +57,10 @@ def test_all_that_a_form_can_hold_is_read(form: str, text: str, tmp_path: Path) 
     if form == "ROCm v1 table":
         return
     assert [made.text for made in profile.ranges] == [f"conv1 forward {text}", f"s_api = miopenF | p = {text} | "]
-    assert [activity.route for activity in profile.activities if activity.kind == "copy"] == ["host to device"]
+    (copy,) = (activity for activity in profile.activities if activity.kind == "copy")
+    assert (copy.route, copy.size_bytes) == ("host to device", 4096 if form in WITH_SIZES else 0)
+    assert (profile.process.pid, profile.clocks[0].kind) == (7, CLOCKS.get(form, "opaque"))
+    assert form not in WITH_DEVICES or {device.name for device in profile.devices} == {one.device}
     launches = [f"hipLaunchKernel {text}"] * 2 + [f"hipMemcpy {text}"]
     if "events" in form:
         launches = [""] * 3 if "v1" in form else []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import csv
-import functools
 import gzip
 import io
 import json
@@ -20,7 +19,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from mio2trace import analysis, queries
+from mio2trace import queries
 from mio2trace.cli import TASKS, cli
 from mio2trace.commands import RARE, process_cells
 from mio2trace.model.profile import Process, Profile
@@ -273,18 +272,9 @@ def run(*args: str, width: int | None = None) -> Result:
     return done
 
 
-analysed = functools.cache(analysis.analyse)
-
-
-@pytest.fixture
-def once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files are analysed once for tables of all widths."""
-    monkeypatch.setattr(analysis, "analyse", lambda files, options, notes=None: analysed(tuple(files), options))
-
-
 @pytest.mark.parametrize("width", [80, *(pytest.param(width, marks=pytest.mark.thorough) for width in (120, 200))])
 @pytest.mark.parametrize("name", TABLES)
-def test_no_line_is_longer_than_the_terminal(name: str, width: int, golden: Golden, once: None) -> None:
+def test_no_line_is_longer_than_the_terminal(name: str, width: int, golden: Golden, analysed_once: None) -> None:
     """Of the whole table; its first rows look as they did."""
     whole = run(*TABLES[name], "--format", "table", width=width).stdout
     assert max(map(len, whole.splitlines())) <= width
