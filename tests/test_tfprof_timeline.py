@@ -46,7 +46,11 @@ def picture(*profiles: TfProfile) -> tuple[Trace, list[Slice], Notes]:
 
 EXECUTIONS = ("operator", "kernel", "copy")
 """An op's code on the host, and what ran on a device."""
-SAMPLES = (*SETS, *(f"{name}/{file}" for name in ("gpu_streams_resnet_v2", "tf215_resnet_v2") for file in ONE_STEP))
+SAMPLES = (
+    SETS[0], *(pytest.param(name, marks=pytest.mark.thorough) for name in SETS[1:]),
+    *(f"{SETS[0]}/{file}" for file in ONE_STEP),
+    *(pytest.param(f"{SETS[2]}/{file}", marks=pytest.mark.thorough) for file in ONE_STEP),
+)  # fmt: skip
 
 
 def converted(*paths: Path | str, **options: Any) -> tuple[list[dict[str, Any]], Conversion]:
