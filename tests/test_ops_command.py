@@ -6,9 +6,6 @@ import csv
 import gzip
 import io
 import json
-import os
-import subprocess
-import sys
 from collections import defaultdict
 from functools import partial
 from pathlib import Path
@@ -183,18 +180,6 @@ def test_options_that_do_not_go_together_are_refused(tmp_path: Path, log: str) -
         done = run(log, *wrong)
         assert (done.exit_code, done.stdout) == (2, ""), wrong
         assert "Traceback" not in done.stderr
-
-
-def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
-    path = tmp_path / "run.log"
-    path.write_text("".join(conv_entry(x=f"0x7f00{n:06x}", algo=1 + n % 3) for n in range(3000)))
-    read, write = os.pipe()
-    os.close(read)
-    process = subprocess.run(
-        [sys.executable, "-m", "mio2trace", "ops", str(path), "-q"], stdout=write, stderr=subprocess.PIPE, check=False
-    )
-    os.close(write)
-    assert (process.returncode, process.stderr) == (1, b"")
 
 
 @pytest.mark.shared

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from tests.commands import invoked
 from tests.conftest import UI, Engine
 from tests.perfetto_tools.perfetto_ui import PerfettoUIError
 from tests.perfetto_tools.tp_query import read_checks
@@ -189,17 +188,3 @@ def test_the_ui_reports_import_errors(tmp_path: Path, ui: UI, damage: Break) -> 
     damage(events)
     with pytest.raises(PerfettoUIError, match="import errors"):
         ui(write(tmp_path / "broken.json", events))
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("folder", ["ck", "dvdt"])
-def test_every_sample_converts_or_is_refused(tmp_path: Path, shared: Path, folder: str) -> None:
-    """Whatever it is given: a trace that passes its checks, or one line that says why not; never a traceback."""
-    root, out = shared / "samples" / folder, tmp_path / "out.json"
-    inputs = [path for path in sorted(root.rglob("*")) if path.is_file()]
-    for path in (*inputs, *(path.parent for path in sorted(root.rglob(".ckr.json")))):
-        out.unlink(missing_ok=True)
-        done = invoked(path, "-o", out, "--quiet", "--check")
-        if done.exit_code:
-            assert isinstance(done.exception, SystemExit), (path, done.exception)
-            assert (len(done.output.splitlines()), out.exists()) == (1, False), (path, done.output)

@@ -25,6 +25,8 @@ FILES = sorted(
     for path in samples().glob(pattern)
     if not path.match("rocm/graphs/*") and not path.match("*_trace_truncated.csv")  # large; its last line is none
 )
+LARGE = [pytest.mark.thorough]
+LARGEST = {name for name in FILES if (samples() / name).stat().st_size > 700_000}
 TWINS = (
     "alexnet-10it-graph", "alexnet-level6-none", "lenet-cmdonly-kernel-trace", "lenet-train-own-layers",
     "resnet-immediate-2ranks", "resnet-train-miopen-2threads",
@@ -44,7 +46,7 @@ OTHER_IDS: dict[str, tuple[Reader, str]] = {
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=LARGE * (name in LARGEST)) for name in FILES])
 def test_each_row_is_read_as_the_file_states_it(name: str) -> None:
     """Kernels and copies with the calls that made them, all calls, all ranges: once, exact to the nanosecond."""
     raw, notes = load(samples() / name), Notes()

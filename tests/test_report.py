@@ -89,7 +89,7 @@ run = partial(printed, "report")
         "miopen-logs/67-legacy6150-plain-prefix-errors-2026.txt", "tfprof/gpu_streams_resnet_v2/profile.tfprof",
     ],
 )  # fmt: skip
-def test_every_block_fits(name: str) -> None:
+def test_every_block_fits(name: str, analysed_once: None) -> None:
     """At most so many lines of so many columns; the names of a list differ; the parts of the step add up to 100 %."""
     path = shared_folder() / "samples" / name
     for form in ("markdown", "html"):
@@ -317,7 +317,7 @@ def rows_of_comment(name: str, head: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("what", LISTS)
-def test_first_names_and_numbers_are_the_same_in_every_form(name: str, what: str) -> None:
+def test_first_names_and_numbers_are_the_same_in_every_form(name: str, what: str, analysed_once: None) -> None:
     run = document(name)
     row = first(run, what)
     if row is None:
@@ -346,7 +346,7 @@ def test_first_names_and_numbers_are_the_same_in_every_form(name: str, what: str
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_the_step_is_the_same_in_every_form(name: str, tmp_path: Path) -> None:
+def test_the_step_is_the_same_in_every_form(name: str, analysed_once: None) -> None:
     """Parts add up to 100 % in block, page and Markdown; the trace's metadata have the JSON's numbers."""
     run = document(name)
     metadata = mio2trace.convert(*FILES[name]).metadata
@@ -371,7 +371,7 @@ def test_the_step_is_the_same_in_every_form(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_findings_are_the_same_in_every_form(name: str) -> None:
+def test_findings_are_the_same_in_every_form(name: str, analysed_once: None) -> None:
     page, comment = (said(name, "report", "FILES", "--format", form, "-q") for form in ("html", "markdown"))
     findings = [finding["id"] for finding in document(name)["findings"]]
     assert [id_ for id_ in findings if f"docs/findings.md#{id_}" not in page or f"(`{id_}`)" not in comment] == []

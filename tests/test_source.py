@@ -190,7 +190,8 @@ def test_a_file_larger_than_the_limit_has_no_plain_path(limit: int | None, has_p
 
 
 SAMPLES = (
-    "kineto_mi300x_flux_graph_capture.json.gz", "kineto_mi300x_resnet_train_ddp.json.gz",
+    *(pytest.param(f"kineto_mi300x_{large}.json.gz", marks=pytest.mark.thorough)
+      for large in ("flux_graph_capture", "resnet_train_ddp")),
     "kineto_mi300x_vit_infer.json.gz", "kineto_mi300_bert_small.json.gz", "graphs/sglang_prefilldecode.json.gz",
     "graphs/vllm_decode_full.capture.json.gz", "graphs/vllm_decode_full.replay.json.gz",
 )  # fmt: skip

@@ -8,10 +8,7 @@ import csv
 import gzip
 import io
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -403,10 +400,9 @@ def test_a_person_gets_milliseconds_and_a_total_a_program_neither() -> None:
 )
 def test_completion_of_columns_queries_commands_files(words: str, expected: str) -> None:
     """What the shell is told for the last word."""
-    count = len(words.split())
-    asked = {"COMP_WORDS": f"mio2trace {words}", "COMP_CWORD": str(count), "_MIO2TRACE_COMPLETE": "bash_complete"}
-    code = "from mio2trace.cli import main; main()"
-    done = subprocess.run([sys.executable, "-c", code], env=os.environ | asked, capture_output=True, text=True)
+    count = str(len(words.split()))
+    asked = {"COMP_WORDS": f"mio2trace {words}", "COMP_CWORD": count, "_MIO2TRACE_COMPLETE": "bash_complete"}
+    done = CliRunner().invoke(cli, [], prog_name="mio2trace", env=asked)
     assert expected in done.stdout.splitlines()
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import mio2trace
 from mio2trace.align import NONE, Alignment
 from mio2trace.align.layers.by_sequence import ForwardOp, find_blocks
-from mio2trace.answer import of_profile, text
+from mio2trace.answer import of_profile
 from mio2trace.findings.subject import Subject
 from mio2trace.measures.iterations import StepKind, step_kinds
 from mio2trace.ops.operation import operation_name
@@ -332,23 +332,6 @@ def test_a_mark_tells_phase_batch_and_tokens(mark: str, tmp_path: Path) -> None:
     assert kind.tokens == (None if tokens is None else 2 * tokens)
     assert run.alignment is not None
     assert {run.layer for run in run.alignment.links.runs} == {"Attention_0"}
-
-
-def test_prefill_and_decode_have_means_of_their_own(tmp_path: Path) -> None:
-    """By phase and batch; the report's line says each."""
-    decode, prefill = "step[DECODE bs=32]", "step[EXTEND bs=4 toks=100]"
-    marks = [(prefill, 400.0), (decode, 20.0), (decode, 30.0), (prefill, 600.0), (decode, 40.0)]
-    found, run = kinds(tmp_path, served(marks))
-    assert [(one.name, one.steps, one.kernel_ns, one.kernels) for one in found] == [
-        ("prefill, batch 4", 2, 1_000_000, 2), ("decode, batch 32", 3, 60_000, 2)
-    ]  # fmt: skip
-    assert [one.counts for one in found] == [True, False]
-    assert found[0].tokens == 200
-    said = text._steps(of_profile(Subject(run.measures[0]), "run"))
-    assert "; prefill, batch 4: " in said
-    assert "; decode, batch 32: " in said
-    assert said.endswith("per step, 3 steps")
-    assert run.measures[0].steady.told.kinds
 
 
 @pytest.mark.shared
