@@ -11,7 +11,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -100,7 +100,6 @@ def test_any_trace_is_the_same_in_both_forms(events: list[Event], counters: list
     assert found == []
 
 
-@settings(max_examples=40)
 @given(slices(), st.lists(SAMPLES_OF, max_size=5), st.integers(0, 30))
 def test_the_bytes_do_not_depend_on_the_parts(events: list[Event], counters: list[CounterValue], cut: int) -> None:
     """However a trace is divided, by the writer or by who checks it, a run gives the same file."""

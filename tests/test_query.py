@@ -399,27 +399,22 @@ def test_names_that_are_cut_at_a_space_are_asked_by_the_whole(tmp_path: Path, ou
         assert sorted(row["kernel"] for row in json_of("query", tmp_path / asked_of, "slowest kernels")) == names
 
 
-def test_collectives_help_nobody() -> None:
-    """A process's part of what several do together is work of its own: it is in no list of helpers."""
-    names = {"collective": "ncclDevKernel", "transpose": "batched_transpose"}
-    slices = [
-        Slice(track=1, category="kernel", name=name, start_ns=at * 10, dur_ns=5, args={"role": role})
-        for at, (role, name) in enumerate(names.items())
-    ]
-    rows = embedded_rows(queries.answer_in_sqlite(slices, QUERIES["helpers by cost"].sql))
-    assert [row["kernel"] for row in rows] == [names["transpose"]]
-
-
-def test_a_gemm_takes_the_time_of_all_its_kernels() -> None:
-    """Its row and its rate are of the whole, not of the kernel that stands for it."""
+def test_what_queries_say_of_collectives_and_of_gemms_of_several_kernels() -> None:
+    """A process's part of what several do together is its own work, no help. A GEMM is told as a whole."""
     size = {"gemm": {"M": 50, "N": 64, "K": 500}, "flop": 3_200_000}
     of_several = {**size, "gemm_kernels": 2, "gemm_ns": 400_000, "gflops": 8.0}
     slices = [
-        Slice(track=1, category="kernel", name="_prod_TT", start_ns=at * 1_000_000, dur_ns=ns, args=args)
-        for at, (ns, args) in enumerate(((100_000, of_several), (300_000, {}), (400_000, size)))
-    ]
-    (row,) = embedded_rows(queries.answer_in_sqlite(slices, QUERIES["gemms"].sql))
-    assert (row["calls"], row["kernel_ms"], row["gflops"]) == (2, 0.8, 8.0)
+        Slice(track=1, category="kernel", name=name, start_ns=at * 1_000_000, dur_ns=ns, args=args)
+        for at, (name, ns, args) in enumerate((
+            ("ncclDevKernel", 5, {"role": "collective"}), ("batched_transpose", 5, {"role": "transpose"}),
+            ("_prod_TT", 100_000, of_several), ("_prod_TT", 300_000, {}), ("_prod_TT", 400_000, size),
+        ))
+    ]  # fmt: skip
+    helpers, gemms = (
+        embedded_rows(queries.answer_in_sqlite(slices, QUERIES[name].sql)) for name in ("helpers by cost", "gemms")
+    )
+    assert [row["kernel"] for row in helpers] == ["batched_transpose"]
+    assert [(row["calls"], row["kernel_ms"], row["gflops"]) for row in gemms] == [(2, 0.8, 8.0)]
 
 
 def test_a_statement_without_end_is_ended_by_an_interrupt() -> None:

@@ -15,9 +15,7 @@ from mio2trace.conversion import convert
 from mio2trace.measures.completeness import CLASSES
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
-from mio2trace.readers.base import ReadOptions
 from mio2trace.readers.rocm import rocpd
-from mio2trace.source import Source
 from tests import rocpd_made
 from tests.rocm_files import activities, plain, read, read_made, samples
 from tests.rocpd_made import GRAPH, KERNELS, MARK, NODES, PID, RANGES, TID, VERSIONS, Tables, database, merged, tables
@@ -251,11 +249,3 @@ def test_values_that_are_no_numbers_lose_their_row_alone(sample: Path) -> None:
     kernels = activities(read(sample, rocpd, notes))
     assert (len(kernels), sum(kernel.grid is None for kernel in kernels)) == (149, 1)
     assert {note.kind: note.count for note in notes} == {"kernel whose times are no numbers in order: left out": 2}
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("size", [100, 4096, 50_000, 500_000])
-def test_a_truncated_database_is_one_line(size: int, sample: Path) -> None:
-    sample.write_bytes(sample.read_bytes()[:size])
-    with contextlib.closing(Source(str(sample), 0, Notes())) as source, pytest.raises(InputError, match=r"^[^\n]+$"):
-        rocpd.read(source, ReadOptions(), Notes())

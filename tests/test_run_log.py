@@ -6,7 +6,7 @@ import gzip
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mio2trace import analyse
@@ -111,7 +111,6 @@ def buffered(size: int, stdout: bytes, lines: list[bytes]) -> bytes:
     return b"".join(block + b"".join(lines[n * share : (n + 1) * share]) for n, block in enumerate(blocks))
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.integers(200, 5000))
 def test_a_line_that_another_stream_cut_in_two_is_put_together(size: int) -> None:
     run = Program()

@@ -83,7 +83,7 @@ RANGES = st.builds(
 )
 
 
-@given(st.lists(ACTIVITIES, max_size=20), st.lists(RANGES, max_size=5), st.dictionaries(st.text(), st.integers(0, 9)))
+@given(st.lists(ACTIVITIES, max_size=8), st.lists(RANGES, max_size=5), st.dictionaries(st.text(), st.integers(0, 9)))
 def test_records_come_back(activities: list[Activity], ranges: list[Range], defects: dict[str, int]) -> None:
     """Of any values, in any order."""
     profile = Profile(source=0, records=1, activities=tuple(activities), ranges=tuple(ranges), defects=defects)

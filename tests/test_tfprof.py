@@ -427,33 +427,26 @@ def test_the_text_form_may_be_laid_out_in_any_way() -> None:
     assert list(notes) == []
 
 
-def totals(text: str) -> dict[str, dict[str, Printed]]:
+LEGEND = "node name | # parameters | requested bytes | total execution time | op types\n"
+FOUR = {"bytes": Printed(150, "KB"), "micros": Printed(9500, "us"), "accelerator_micros": Printed(200, "ms")}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # pasted rows are enough, also quoted ones; with four fields they have the notebook's columns
+        ("'  v/tower_0/cg/Relu (0B/1.50KB, 95us/95us, 0us/2.00ms, 95us/1.25sec)',\nother text (see 5us)\n",
+         {"v/tower_0/cg/Relu": FOUR | {"cpu_micros": Printed(125, "sec")}}),
+        # columns are taken by the legend: shapes of variables stand before their parameters, what is no number behind
+        (LEGEND + "_TFProfRoot (--/1 params, --/2B, --/3us, _kTFScopeParent)\n"
+         "  w (3x3, 9/9 params, 36B/36B, 3us/4us, VariableV2|_trainable_variables)\n"
+         "  s (--/9 params, --/36B, --/4us, _kTFScopeParent)\n",
+         {key: {"bytes": Printed(3600, "B"), "micros": Printed(400, "us")} for key in "ws"}),
+    ],
+)  # fmt: skip
+def test_rows_of_a_printed_view(text: str, expected: dict[str, dict[str, Printed]]) -> None:
     view, _ = read(views, text.encode())
-    return {row.name: dict(row.total) for row in view.rows}
-
-
-def test_pasted_rows_are_enough() -> None:
-    """Quoted ones, too; with four fields they have the notebook's columns."""
-    text = "'  v/tower_0/cg/Relu (0B/1.50KB, 95us/95us, 0us/2.00ms, 95us/1.25sec)',\nother text (see 5us)\n"
-    assert totals(text) == {
-        "v/tower_0/cg/Relu": {
-            "bytes": Printed(150, "KB"),
-            "micros": Printed(9500, "us"),
-            "accelerator_micros": Printed(200, "ms"),
-            "cpu_micros": Printed(125, "sec"),
-        }
-    }
-
-
-def test_columns_are_taken_by_the_legend() -> None:
-    """Shapes of variables stand before their parameters; what is no number stands behind."""
-    text = (
-        "node name | # parameters | requested bytes | total execution time | op types\n"
-        "_TFProfRoot (--/1 params, --/2B, --/3us, _kTFScopeParent)\n"
-        "  w (3x3, 9/9 params, 36B/36B, 3us/4us, VariableV2|_trainable_variables)\n"
-        "  s (--/9 params, --/36B, --/4us, _kTFScopeParent)\n"
-    )
-    assert totals(text) == {key: {"bytes": Printed(3600, "B"), "micros": Printed(400, "us")} for key in "ws"}
+    assert {row.name: dict(row.total) for row in view.rows} == expected
 
 
 @pytest.mark.parametrize(
