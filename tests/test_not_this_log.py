@@ -142,15 +142,6 @@ def test_every_command_that_joins_says_that_a_log_is_not_used(words: str, tmp_pa
     assert (f"{NOT_USED} (run.log.gz)" in done.stderr) is (command != "inspect")  # which joins nothing
 
 
-def test_each_profiles_own_log_is_used() -> None:
-    """The same check over runs whose log is theirs."""
-    for folder in sorted(path for path in TRACES.iterdir() if path.is_dir()):
-        files = [path for path in folder.iterdir() if path.name.startswith(("run.log", "prof", "results"))]
-        notes = Notes()
-        analyse(files, notes=notes)
-        assert NOT_USED not in {note.kind for note in notes}
-
-
 def test_a_join_that_fails_leaves_both_files_side_by_side(
     faults_are_seen: Callable[[Exception], str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -504,15 +504,6 @@ def test_a_line_that_is_cut_off_is_none(cut: int, tmp_path: Path) -> None:
     assert {(gemm.m, gemm.n, gemm.k, gemm.trans_a) for gemm in found} == {(64, 32, 16, False)}
 
 
-def test_lines_of_a_library_lie_between_those_of_a_run(tmp_path: Path) -> None:
-    (tmp_path / "a.log").write_text(f"{CALL}some words\n{BENCH.format(5)}\n{CALL}{TRACE}\n")
-    run = analyse([tmp_path / "a.log"]).run
-    (table,) = run.side_files
-    assert isinstance(table, GemmTable)
-    assert [gemm.library for gemm in table.gemms] == ["hipBLASLt", "rocBLAS"]
-    assert sum(map(len, run.operations_by_log)) == 2
-
-
 def test_a_log_of_miopen_and_a_library_shows_the_operations_of_both(tmp_path: Path) -> None:
     """The products were left out without a word, and their numbers of calls were those of MIOpen's operations."""
     conv = "MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver conv -n 2 -c 4 -H 9 -W 8 -k 6 -y 3 -x 3 -F 1\n"

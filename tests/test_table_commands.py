@@ -158,19 +158,6 @@ def test_what_is_no_input_is_one_line(tmp_path: Path, command: str, data: bytes)
         assert len(done.stderr.splitlines()) == 1
 
 
-def test_driver_lines_from_standard_input_and_gzip(files: Path) -> None:
-    """Its lines are for a shell: no header at all."""
-    data = (files / "miopen.log").read_bytes()
-    (files / "miopen.log.gz").write_bytes(gzip.compress(data))
-    plain, packed = str(files / "miopen.log"), str(files / "miopen.log.gz")
-    outputs = [
-        invoked("driver", name, stdin=given).stdout
-        for name, given in ((plain, b""), (packed, b""), ("-", data), ("-", gzip.compress(data)))
-    ]
-    assert len(set(outputs)) == 1
-    assert outputs[0].count("MIOpenDriver conv") == outputs[0].count("\n") == 1
-
-
 def test_fractions_for_a_person_stand_in_line_and_a_program_has_all_digits() -> None:
     """As many decimals as five digits of the column's largest number leave; shares have one; no more than are there."""
     values = [0.0, 1.0, 1 / 3, 123.45678901, -0.000123456789, 1e-7]
@@ -215,18 +202,6 @@ def test_an_option_that_a_message_advises_is_one_of_the_command(command: str) ->
     assert refused.exit_code == 1
     assert "--align order" in refused.stderr
     assert invoked(command, log, profile, *by, "--align", "order").exit_code == 0
-
-
-@pytest.mark.parametrize("command", ["ops", "driver", "kernels", "layers"])
-def test_a_log_of_another_run_spoils_no_table(command: str, tmp_path: Path) -> None:
-    """The rows are those without it; what is left out is said."""
-    files = [str(MIOPEN / "run.log.gz"), str(MIOPEN / "prof.json.gz")]
-    stranger = str(ROOT / "traces" / "alexnet-b1-train" / "run.log")
-    by = ("--by", "layer") if command == "kernels" else ()
-    alone, beside = (invoked(command, *chosen, *by) for chosen in (files, [*files, stranger]))
-    assert (alone.exit_code, beside.exit_code) == (0, 0)
-    assert beside.stdout == alone.stdout
-    assert "log that fits no profile here: not joined" in beside.stderr
 
 
 # -- How tables and help look in a terminal: a snapshot of each at three widths; selecting, sorting, writing.

@@ -118,15 +118,6 @@ def test_a_quiet_command_says_it_too(name: str, tmp_path: Path) -> None:
         assert WORDS in said([*COMMANDS[command], "-q"], written(name, tmp_path))
 
 
-def test_a_whole_file_is_not_said_to_be_cut_off(tmp_path: Path) -> None:
-    for name, data in (("trace.json", kineto()), ("prof.json", unpacked(CALLS)), ("results.db", unpacked(DATABASE))):
-        (tmp_path / name).write_bytes(data)
-        analysis = analyse(tmp_path / name)
-        assert not any(note.is_cut for note in analysis.notes)
-        assert "cut-off" not in analysis.run.profiles[0].defects
-        assert "cut off" not in said(COMMANDS["report"], tmp_path / name)
-
-
 @pytest.mark.parametrize(
     ("kind", "is_cut"),
     [
