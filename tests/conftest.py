@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import importlib.util
 import os
 import signal
@@ -20,7 +21,7 @@ from typing import Any, NoReturn
 import hypothesis
 import pytest
 
-from mio2trace import analysis
+from mio2trace import analysis, machine
 from mio2trace.batch import confined
 from tests.perfetto_tools.perfetto_ui import PerfettoUI, find_chromium
 from tests.perfetto_tools.tp_query import TraceProcessor, TraceProcessorError, find_node, find_web_dist
@@ -69,6 +70,7 @@ def missing(what: str, reason: str) -> NoReturn:
 
 
 def pytest_configure() -> None:
+    gc.set_threshold(100_000)  # tests make little that needs it; the program itself does the same
     # A shell starts what it runs in the background deaf to interrupts; children would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -86,6 +88,18 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
             raise
         _require_samples()
         raise
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Of several processes that collect all tests, let each begin with other modules: none is compiled twice."""
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None or [Path(arg).resolve() for arg in session.config.args] != [ROOT / "tests"]:
+        return
+    names = sorted(path.stem for path in (ROOT / "tests").glob("test_*.py"))
+    first = len(names) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+    for name in names[first:]:
+        with contextlib.suppress(Exception, pytest.skip.Exception):  # it is collected afterwards
+            importlib.import_module(f"tests.{name}")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -312,6 +326,7 @@ def faults_are_seen() -> Iterator[Callable[[Exception], str]]:
     usual = analysis._place
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(analysis, "_place", fail)
+        patched.setattr(machine, "_MUCH", 1 << 40)  # to give memory back after each run takes longer than small runs
         yield usual
 
 

@@ -191,11 +191,12 @@ def test_every_number_of_every_question_is_counted_again_from_the_tables(seed: i
     """In plain Python (`tests.oracle.dataset_queries`), of runs with one rank and with two."""
     random = Random(seed)
     for version in ("2.9.0", "2.10.0", "2.20.0"):
+        made = []
         for number in range(6):
             run = f"{version}/run{number}"
             alike_ns = None if seed else 90 * MS if number == 3 else 30 * MS
-            ranks = [random_run(random, run, version, rank, alike_ns) for rank in ((0, 1) if number == 5 else (None,))]
-            write({name: [row for one in ranks for row in one[name]] for name in ranks[0]}, tmp_path / "ds", run)
+            made += [random_run(random, run, version, rank, alike_ns) for rank in ((0, 1) if number == 5 else (None,))]
+        write({name: [row for one in made for row in one[name]] for name in made[0]}, tmp_path / "ds", version)
     with opened(str(tmp_path / "ds"), SQL_COLUMNS) as asked:
         whole = {name: asked.ask(f"select * from {name}") for name in TABLES}
         tables = {name: [dict(zip(one.columns, row, strict=True)) for row in one.rows] for name, one in whole.items()}
@@ -282,14 +283,15 @@ def test_few_runs_decide_nothing_and_kinds_of_gpu_are_not_mixed(tmp_path: Path) 
 def test_a_change_that_few_runs_show_by_chance_is_not_clear(
     runs: int, factor: float, calls: int, clear: bool, tmp_path: Path
 ) -> None:
+    tables: Tables = {"runs": [], "problems": []}
+    one = made_run("2.9.0", 0)
     for version, ns, count in (("1.0", 8 * MS, 1), ("2.0", 8 * MS * factor, calls)):
         for number in range(runs):
-            made = {name: [row | {"run": f"{version}/{number}"} for row in rows]
-                    for name, rows in made_run("2.9.0", 0).items()}  # fmt: skip
-            made["runs"][0] |= {"version": version, "device": "A"}
-            for row in made["problems"]:
-                row |= {"kernel_ns": ns * (1 + number / 1000), "calls": count}
-            write(made, tmp_path / "ds", f"{version}/{number}")
+            run = {"run": f"{version}/{number}"}
+            tables["runs"].append(one["runs"][0] | run | {"version": version, "device": "A"})
+            changed = {"kernel_ns": ns * (1 + number / 1000), "calls": count}
+            tables["problems"] += [row | run | changed for row in one["problems"]]
+    write(tables, tmp_path / "ds", "all")
     assert {row["clear"] for row in rows_of(tmp_path / "ds", "regressions")} == {clear}
 
 

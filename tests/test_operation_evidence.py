@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import partial
 from math import exp, prod
 from pathlib import Path
 from random import Random
@@ -480,6 +481,9 @@ LAUNCHED = "[run] kernel_name = a, global_work_dim = { 256, 1, 1 }, local_work_d
 CHOSE = "[FillFindReturnParameters] FW Chosen Algorithm: ConvBinWinogradRxSf2x3 , 0, 0.05"
 
 
+SLOW = partial(pytest.param, marks=pytest.mark.thorough)
+
+
 def a_searching_run(
     folder: Path,
     times: int,
@@ -550,7 +554,7 @@ def test_searches_have_all_kernels_that_they_launch_a_few_times(times: int, tmp_
 
 @pytest.mark.parametrize(
     ("times", "iterations", "own"),
-    [(2, 30, True), (5, 10, False), (1, 1, True), (5, 1, False), (8, 10, True), (12, 10, False), (30, 10, True)],
+    [(2, 30, True), (5, 10, False), (1, 1, True), (5, 1, False), (8, 10, True), (12, 10, False), SLOW(30, 10, True)],
 )
 def test_the_time_of_searches_is_in_doubt_with_their_links(
     times: int, iterations: int, own: bool, tmp_path: Path
@@ -677,9 +681,11 @@ CUT_OFF = [(4, 3), (10, 9), (10, 8)]
 @pytest.mark.parametrize(
     ("candidates", "iterations", "recorded", "says"),
     [
-        *((0, iterations, None, False) for iterations in (1, 2, 3, 10, 30)),
+        *((0, iterations, None, False) for iterations in (1, 2, 3, 10)),
+        SLOW(0, 30, None, False),
         *((0, iterations, None, True) for iterations in (1, 2, 10)),
-        *((1, *both, False) for both in ((2, 1), *CUT_OFF, (30, 29), (30, 20))),
+        *((1, *both, False) for both in ((2, 1), *CUT_OFF)),
+        *(SLOW(1, 30, recorded, False) for recorded in (29, 20)),
         *((1, *both, True) for both in CUT_OFF),
     ],
 )

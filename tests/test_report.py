@@ -620,7 +620,9 @@ def test_the_page_can_be_read_by_all(tree: Any) -> None:
     assert set(links) <= set(ids)
 
 
-@pytest.mark.parametrize(("name", "sections"), [("conv", 1), (hostile(), 4), ("&" * 2000, 4)])
+@pytest.mark.parametrize(
+    ("name", "sections"), [("conv", 1), (hostile(), 4), pytest.param("&" * 2000, 4, marks=pytest.mark.thorough)]
+)
 def test_the_page_is_small_for_any_run(name: str, sections: int) -> None:
     """At most 150 KB, whatever is in it, of a run, of many runs or of a comparison; something of each table is shown,
     and of a comparison the slower problem first."""

@@ -140,7 +140,7 @@ class TraceProcessor:
     """The engine with a trace loaded. A context manager."""
 
     def __init__(self, trace: str | os.PathLike[str]) -> None:
-        command = [find_node(), str(HERE / "tp_wasm.cjs"), str(find_web_dist())]
+        command = [find_node(), "--liftoff-only", str(HERE / "tp_wasm.cjs"), str(find_web_dist())]
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log)
         assert self._process.stdin
