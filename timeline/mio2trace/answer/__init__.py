@@ -364,12 +364,14 @@ def _others(told: Iterations) -> str:
 
 
 def _outside(subject: Subject) -> str:
-    """Mention much kernel time before and after the iterations if nothing but the order of kernels shows these."""
+    """Say that nothing but the order of kernels shows the iterations; mention much kernel time before and after them."""
     told, whole_ns = subject.steady.told, subject.measures.whole.kernel_ns or 0
-    outside_ns = whole_ns - sum(one.kernel_ns for one in told.all)
-    if told.told_by != "repetition" or outside_ns <= OUTSIDE * whole_ns:  # also without any time
+    if told.told_by != "repetition":
         return ""
-    return f", found by repetition; {100 * outside_ns / whole_ns:.1f} % of the kernel time is in no iteration"
+    outside_ns = whole_ns - sum(one.kernel_ns for one in told.all)
+    much = outside_ns > OUTSIDE * whole_ns  # never without any time
+    outside = f"; {100 * outside_ns / whole_ns:.1f} % of the kernel time is in no iteration" if much else ""
+    return f", found by repetition{outside}"
 
 
 def _step(subject: Subject) -> str:
