@@ -201,6 +201,7 @@ NAMES = (
     "login_layer", "user1", "phone_embedding", "i-conv1", "vol-conv3d", "sg-00000000", "lt-deadbeef",
     "resnet-50-fpn-bn2b5",
     "Cijk_Ailk_Bljk_HB_MT128x128x16_SN_1LDSB0_GRVW8_WG32_8_1_3f2a9c1d4e5b6a703f2a9c1d4e5b6a703f2a9c1d",
+    "Cijk_Ailk_Bljk_SB_MT128x128x16_MI32x32x2x1",
     "f(064)", "a(0) 1234", "pods_conv", "sk_conv", "hf_attention", "xai_layer", "author_emb:0", "container:conv",
 )  # fmt: skip
 """What the filter must never touch, in any field."""
