@@ -655,6 +655,15 @@ def test_an_array_of_events_alone_is_read(indent: int | None, end: str, noted: d
     assert aligned(tmp_path / "alone.json").profile.activities
 
 
+def test_kernels_alone_are_known_by_their_correlation(tmp_path: Path) -> None:
+    """As filtered out of a trace. Other tools also have a category of this name."""
+    alone = [row for row in rows() if row.get("cat") == "kernel"]
+    data = json.dumps({"traceEvents": alone}).encode()
+    assert kineto.sniff(data)
+    assert not kineto.sniff(data.replace(b"correlation", b"irq"))
+    assert len(kernels(of(tmp_path, data)[0])) == len(alone)
+
+
 @pytest.mark.parametrize("data", [b"}", b', "traceEvents": []}'])
 def test_nothing_in_it_is_one_line(data: bytes, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^made: no .*; expected a trace of PyTorch's profiler$"):

@@ -293,7 +293,7 @@ _OF_ASCEND = "async_npu"
 """A category of such a trace."""
 _ROWS = late(
     rb'"cat"\s*:\s*"(?:cpu_op|cuda_runtime|cuda_driver|python_function|user_annotation|gpu_memcpy|gpu_memset|ac2g'
-    rb'|Operator|Runtime|async_gpu)"'
+    rb'|gpu_user_annotation|Operator|Runtime|async_gpu|kernel"[^}]{,4096}"correlation)"'
 )
 _BASE = late(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})\b')
 _UNIX_FROM_NS = 10**18
