@@ -87,8 +87,7 @@ def similar(
     return subject({SETUP: [Ran("try", MS, 5)] * find, 1: ran, 2: ran}, made, **more)
 
 
-def no_calls(numbers: str) -> Subject:
-    name = "void at::native::vectorized_elementwise_kernel<4>()"
+def no_calls(numbers: str, name: str = "void at::native::vectorized_elementwise_kernel<4>()") -> Subject:
     each = [Ran(name, 10 * MS), Ran(name, 10 * MS, after_ns=30 * MS)]
     return subject({1: each, 2: each, 3: each}, calls=False, numbers=numbers)
 
@@ -199,6 +198,7 @@ SAID = [
     # the profiler that recorded the kernels records the calls; rocprofv3 also records PyTorch's programs
     ("idle", no_calls("dispatch_id"), "Record the host's calls to see the cause: rocprofv3 --hip-trace."),
     ("idle", no_calls("event_index"), "Record the host's calls to see the cause: the PyTorch profiler's CPU activity."),
+    ("idle", no_calls("event_index", "ncclDevKernel_Generic"), "Record the host's calls to see the cause."),
     # PyTorch alone can record the capture
     ("graph", replayed(ranges=TORCH), "Record the capture as well"),
     ("graph", replayed(0), "Profile one run without graph capture"),

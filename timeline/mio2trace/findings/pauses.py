@@ -98,7 +98,7 @@ _TO_GRAPHS = (
     "The graphs were launched in time, but their first recorded nodes start late: the profiler may have lost nodes, or"
     " the graphs wait for another stream or process. Compare the kernels per step with a run without graphs."
 )
-_NO_CALLS = "Record the host's calls to see the cause: {how}."
+_NO_CALLS = "Record the host's calls to see the cause{how}."
 _GRAPHS = "Graphs already launch the step: look at what the host does between two graph launches."
 _LAUNCH_LESS = "The host launches too slowly: launch fewer, larger kernels ({how}) or use larger batches."
 _STACKS = " Recording stacks slows the host: compare without with_stack."
@@ -172,9 +172,9 @@ def _advice(subject: Subject, largest: Cause) -> str:
     if not has_steps:  # start-up may be in the recording
         return _NO_STEPS.format(how=subject.recorded_anew(calls=largest.why == "unknown"))
     if largest.why == "unknown":
-        by_torch = subject.is_torch and subject.profile.numbers != "dispatch_id"
-        how = "the PyTorch profiler's CPU activity" if by_torch else "rocprofv3 --hip-trace"
-        return _NO_CALLS.format(how=how)
+        by_rocprofv3 = subject.profile.numbers == "dispatch_id"
+        by_torch = ": the PyTorch profiler's CPU activity" * subject.is_torch
+        return _NO_CALLS.format(how=": rocprofv3 --hip-trace" if by_rocprofv3 else by_torch)
     of_calls, has_stacks = _of_calls(largest), subject.is_torch and subject.profile.has_stacks
     if of_calls == _ALLOCATES and subject.is_torch:
         return _TORCH_ALLOCATES
