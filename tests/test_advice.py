@@ -323,6 +323,8 @@ FOUND = [
           (f"{NATIVE}(anonymous namespace)::cunn_SoftMaxForward<8, float>()", False),
           (f"{NATIVE}(anonymous namespace)::indexSelectLargeIndex<float>()", False),
           ("Cijk_Alik_Bljk_SB_MT64x64x8", False), ("elementwise_kernel", False))),
+    # nothing to fuse it with
+    ("element-wise", twice([Ran(f"{NATIVE}vectorized_elementwise_kernel<4>()", 60 * MS)], ranges=TORCH), False),
 ]  # fmt: skip
 
 

@@ -326,10 +326,11 @@ def _is_of_elements(name: str, *, is_torch: bool) -> bool:
 
 
 def _element_wise(subject: Subject) -> Iterator[Found]:
-    if (subject.host_bound or 0) >= HOST_BOUND or subject.is_compiled or subject.is_xla:
+    of_steady = subject.steady.counted
+    is_alone = len(of_steady.kernels) <= subject.count
+    if (subject.host_bound or 0) >= HOST_BOUND or subject.is_compiled or subject.is_xla or is_alone:
         return
     is_torch = subject.is_torch
-    of_steady = subject.steady.counted
     of_elements = {
         number for number, form in enumerate(of_steady.forms) if _is_of_elements(form.name, is_torch=is_torch)
     }
@@ -378,7 +379,7 @@ FUSION = (
         " time. In PyTorch these are its element-wise, copy, concatenate, reduce and normalise kernels. In other"
         " programs these are Caffe's activations, additions, copies and fills, and MIOpen's activations. It is medium"
         " at most up to 50 %. Kernels of `unfused-attention` are not counted. It never fires if torch.compile or XLA"
-        " compiled a part of the program",
+        " compiled a part of the program, or if an iteration is one kernel",
         find=_element_wise,
     ),
 )
