@@ -707,7 +707,8 @@ WORK = (
         title="Problems are too small to fill the device.",
         fires="ceil(M/64) x ceil(N/64) x batch < compute units (of --gpu or of the device that the profile names);"
         " >= 1 % of T each",
-        advice="Use larger batches, run independent problems on several streams, or choose solvers that split K.",
+        advice="Choose solvers that split K, run independent problems on several streams, or use larger batches (these"
+        " do not help a gradient of weights: only its K grows).",
         find=_small,
     ),
 )
