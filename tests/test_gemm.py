@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from mio2trace import kernels
 from mio2trace.kernels import KernelFact, find_gemms
-from mio2trace.kernels.facts import Sources, number, plain_text, size
+from mio2trace.kernels.facts import number, plain_text, size
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.choices import Gemm
 from mio2trace.model.profile import Activity, BufferCreated, Profile, Program, Size3, TimerMark
@@ -106,12 +106,6 @@ def test_a_name_tells_a_helper(name: str, role: str) -> None:
     assert facts == ({0: KernelFact(role=role)} if role else {})
     meaning = kernel_name(name)
     assert role == (meaning.role if meaning is not None and meaning.role != "main" else "")
-
-
-def test_reads_and_writes_have_no_facts() -> None:
-    """Only kernels are looked at, whatever a copy's name."""
-    assert find_gemms(profile([READ, enqueued(number=0, kind="write", name="im2col_float")])) == {}
-    assert find_gemms(profile([])) == {}
 
 
 # --- kernels with their own sizes ---
@@ -334,15 +328,6 @@ def test_indirect_sizes_are_never_wrong(
         enqueues[at] = changed(enqueues[at], arguments=tuple(arguments))
     found = gemms(profile(enqueues, [clblast_program(gemmk)] if told else []))
     assert {at: (gemm.m, gemm.n, gemm.k) for at, gemm in found.items()}.items() <= expected.items()
-
-
-def test_another_routine_s_copies_are_not_helpers() -> None:
-    """A copy whose result the GEMM does not read says nothing about it."""
-    stray = helper(Matrix((70, 90), (96, 96), False, mem("their matrix"), 0), False, (mem("their copy"), 0), "", False)
-    part = indirect((128, 128, 128), tiles=(64, 64, 64), row_major=False, turned=(False, True))
-    assert [enqueue.name for enqueue in part] == ["Xgemm"]
-    facts = find_gemms(profile([stray, *part, stray], [clblast_program(0)]))
-    assert facts[1] == KernelFact(role="main", gemm=Gemm(128, 128, 128), gemm_by="arguments")
 
 
 @pytest.mark.parametrize("gemmk", [0, 1])
@@ -756,16 +741,6 @@ def test_a_damaged_source_still_has_lines() -> None:
     cut_ = as_json_string("#define M 96\n#define N 3025\nvoid conv_forward(") + b"\\"
     assert plain_text(cut_).splitlines()[:2] == ["#define M 96", "#define N 3025"]
     assert "\n#define N 1\n" in plain_text(json.dumps({"0": "#define M 96\n#define N 1\n"}).encode()[:-4] + b"\\n")
-
-
-def test_the_last_definition_before_a_kernel_counts() -> None:
-    """A macro may be defined again for the next kernel."""
-    text = "#define M 1\n  # define\tN   2 \r\nvoid a(int x) {}\n#undef M\n#define M 3\nvoid b (int x) {}\n"
-    sources = Sources((program(0, text), program(1, "void b(")))
-    assert [sources.defines(0, name) for name in "abc"] == [{"M": "1", "N": "2"}, {"M": "3", "N": "2"}, {}]
-    assert sources.defining("b") == (0, 1)
-    of = ((None, "a"), (None, "b"), (1, "a"), (7, "a"))
-    assert [sources.program_of(*one) for one in of] == [0, None, 1, None]
 
 
 # --- real samples ---
