@@ -49,28 +49,37 @@ def place_by_names(attribution: Attribution, positions: range, direction: Direct
     kernels = [p for p in positions if activities[p].kind == "kernel" and not is_filler(attribution, p)]
     if not layers or all(links.run_of[p] != NONE for p in kernels) or len(kernels) * len(layers) > MOST_CELLS:
         return
-    row = _Row(attribution, positions, kernels, layers, direction)
-    if not row.is_of_layers():
-        return
+    known, names = _Known(attribution, direction, without=positions), [activities[p].name for p in kernels]
+    if sum(tells_type(name) or name in known.names for name in names) < DOUBTED * len(names):
+        return  # hardly any is of a layer
+    places = {layer.index: place for place, layer in enumerate(layers)}
+    # Kernels without layer, or with a layer by similarity only.
+    liked = {p for p in kernels if links.layer_by[p] in ("", RECURRENCE)}
+    silent = [known.silent(types_of(layer.layer, layer.type)) for layer in layers]
+    firsts = [1.0, *(known.begins(*pair) for pair in pairwise(names))]
+    chances = in_slots(
+        _fits(attribution, known, kernels, layers, direction, liked), silent, firsts, [1 - first for first in firsts],
+        begun=positions.start > 0, ended=positions.stop < len(activities),
+    )  # fmt: skip
     layer_of: dict[int, LayerKey] = {}
     shaky: set[int] = set()
     before = NONE
-    for position, of_each in zip(kernels, row.chances(), strict=True):
+    for position, of_each in zip(kernels, chances, strict=True):
         place = int(of_each.argmax())
         chance = float(of_each[place])
         key = layers[place].index, direction
         held = attribution.layer_key(position)
-        if held is not None and position not in row.liked:
-            layer_of[position], before = held, row.places[held[0]]
+        if held is not None and position not in liked:
+            layer_of[position], before = held, places[held[0]]
             continue
         if held is not None and chance < SURE:
             own = [position, *_before(attribution, position, positions)]
-            links.doubt_layer(own, min(WHOLE, float(of_each[row.places[held[0]]])))
+            links.doubt_layer(own, min(WHOLE, float(of_each[places[held[0]]])))
         if chance < DOUBTED:
             continue
         layer_of[position] = key
         # If the profile lost a layer, the kernels that prepare it may be all that is left of it.
-        if chance < SURE or any(one < DOUBTED for one in row.silent[before + 1 : place]):
+        if chance < SURE or any(one < DOUBTED for one in silent[before + 1 : place]):
             shaky.add(position)
         before = place
         if held == key:
@@ -83,8 +92,8 @@ def place_by_names(attribution: Attribution, positions: range, direction: Direct
     launched = set(layer_of.values())
     printed = {(layer.index, direction): layer.printed_ns(direction) or 0 for layer in layers}
     unlaunched: dict[LayerKey, int] = {key: ns for key, ns in printed.items() if key not in launched}
-    known = {p for p in positions if links.run_of[p] != NONE} | layer_of.keys()
-    prepared = prepares(attribution, positions, layer_of, known, shaky, unlaunched)
+    placed = {p for p in positions if links.run_of[p] != NONE} | layer_of.keys()
+    prepared = prepares(attribution, positions, layer_of, placed, shaky, unlaunched)
     for position, (own_key, by, in_doubt) in prepared.items():
         likely = min(WHOLE, links.layer_confidence.get(by, 1.0), LIKE if in_doubt else 1.0)
         attribution.give_layer([position], attribution.run_for(pass_, own_key), NAME_AND_SIZES, confidence=likely)
@@ -170,69 +179,33 @@ class _Known:
         return share
 
 
-class _Row(msgspec.Struct, eq=False, dict=True):
-    """The kernels of a pass in one direction, which run through the net's layers in order."""
+def _fits(
+    attribution: Attribution, known: _Known, kernels: Sequence[int], layers: Sequence[NetLayerSpec],
+    direction: Direction, liked: Set[int],
+) -> list[Weights]:  # fmt: skip
+    """Return how well each kernel fits each layer; the known layer of one that is not ``liked`` excludes all others."""
+    indexes = np.array([layer.index for layer in layers])
+    # One in a hundred of 190 layers took four times as long in the warm-up as in the printed iterations.
+    lasted = np.array([max(layer.printed_ns(direction) or UNKNOWN_NS, LINE_NS) for layer in layers])
 
-    attribution: Attribution
-    positions: range
-    kernels: Sequence[int]
-    layers: Sequence[NetLayerSpec]
-    direction: Direction
+    @cache
+    def fit_of(name: str, own: Hashable) -> Weights:
+        pairs = ((layer.index, types_of(layer.layer, layer.type)) for layer in layers)
+        return np.array([max(NEVER, known.fit(name, of, direction) * known.likeness(at, own)) for at, of in pairs])
 
-    def __post_init__(self) -> None:
-        self._known = _Known(self.attribution, self.direction, without=self.positions)
-        self._types = [types_of(layer.layer, layer.type) for layer in self.layers]
-        self._names = [self.attribution.profile.activities[position].name for position in self.kernels]
-        self.places = {layer.index: place for place, layer in enumerate(self.layers)}
-        self.silent = [self._known.silent(types) for types in self._types]
-        words = self.attribution.links.layer_by
-        self.liked = {p for p in self.kernels if words[p] in ("", RECURRENCE)}
-        """Kernels without layer, or with a layer by similarity only."""
-
-    def is_of_layers(self) -> bool:
-        """Return whether most kernels have a type in their name, or the name of a kernel in a known layer."""
-        telling = sum(tells_type(name) or name in self._known.names for name in self._names)
-        return telling >= DOUBTED * len(self._names)
-
-    def chances(self) -> Weights:
-        firsts = [1.0, *(self._known.begins(*pair) for pair in pairwise(self._names))]
-        again = [1 - first for first in firsts]
-        begun, ended = self.positions.start > 0, self.positions.stop < len(self.attribution.profile.activities)
-        return in_slots([*map(np.array, self._fits())], self.silent, firsts, again, begun=begun, ended=ended)
-
-    def _fits(self) -> list[list[float]]:
-        """Return how well each kernel fits each layer; a known layer excludes all others."""
-        layers, activities = self.layers, self.attribution.profile.activities
-        # One in a hundred of 190 layers took four times as long in the warm-up as in the printed iterations.
-        lasted = [max(layer.printed_ns(self.direction) or UNKNOWN_NS, LINE_NS) for layer in layers]
-        by_signature: dict[Hashable, list[float]] = {}
-        fits = []
-        for position, sized in zip(self.kernels, _sized(self.attribution, self.kernels, layers), strict=True):
-            if position not in self.liked:
-                key = self.attribution.layer_key(position)
-                assert key is not None
-                fits.append([NEVER] * len(layers))
-                fits[-1][self.places[key[0]]] = 1.0
-                continue
-            own = signature(activities[position])
-            fit = by_signature.get(own)
-            if fit is None:
-                fit = by_signature[own] = self._fit(activities[position].name, own)
-            sized = {place for place in sized if fit[place] > NEVER}
-            if sized:
-                fit = [one * (1.0 if place in sized else FEW) for place, one in enumerate(fit)]
-            took = (activities[position].end_ns or 0) - (activities[position].start_ns or 0)
-            if took:
-                fit = [one * min(1.0, most / took) for one, most in zip(fit, lasted, strict=True)]
-            fits.append(fit)
-        return fits
-
-    def _fit(self, name: str, own: Hashable) -> list[float]:
-        known, direction = self._known, self.direction
-        return [
-            max(NEVER, known.fit(name, types, direction) * known.likeness(layer.index, own))
-            for layer, types in zip(self.layers, self._types, strict=True)
-        ]
+    fits = []
+    for position, sized in zip(kernels, _sized(attribution, kernels, layers), strict=True):
+        activity, key = attribution.profile.activities[position], attribution.layer_key(position)
+        if position not in liked and key is not None:
+            fits.append(np.where(indexes == key[0], 1.0, NEVER))
+            continue
+        fit = fit_of(activity.name, signature(activity))
+        is_sized = np.isin(np.arange(len(layers)), [*sized]) & (fit > NEVER)
+        if is_sized.any():
+            fit = np.where(is_sized, fit, fit * FEW)
+        took = (activity.end_ns or 0) - (activity.start_ns or 0)
+        fits.append(fit * np.minimum(1.0, lasted / took) if took else fit)
+    return fits
 
 
 def _sized(attribution: Attribution, kernels: Sequence[int], layers: Sequence[NetLayerSpec]) -> list[set[int]]:
