@@ -22,7 +22,7 @@ from benchmarks.damages.sets import HANDLES
 from mio2trace import analyse
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import chances_between
-from mio2trace.align.layers.calls import Stretch, _Layers
+from mio2trace.align.layers.calls import _Layers
 from mio2trace.align.layers.net import Net, NetLayerSpec
 from mio2trace.align.links import NONE, SURE, Links
 from mio2trace.align.rates import WHOLE
@@ -164,7 +164,7 @@ def test_a_search_behind_the_lost_line_of_its_layer_is_not_the_layers_before_it(
     log = FrameworkLog(source=0, events=tuple(events))
     run = Attribution(opencl_profile(source=1), Notes(), logs=[log], operations=calls, net=Net(layers=layers))
     executing = [call for call in calls if call.phase == "run"]
-    found = _Layers(run, log, calls).of(executing, Stretch((1,), 1000, 2000))
+    found = _Layers(run, log, calls).of(executing, 1, (True, True))
     assert [one and one.slot.layer and one.slot.layer.layer for one in found] == names[::2]
 
 

@@ -52,12 +52,9 @@ class Found(msgspec.Struct, frozen=True):
     next_chance: float = 0.0
 
 
-class Stretch(msgspec.Struct, frozen=True):
-    """Lines ``after`` to ``before`` (None: end of the log) of ``iterations``; first None: its begin is lost."""
-
-    iterations: tuple[int | None, ...]
-    after: int
-    before: int | None
+Stretch = tuple[tuple[int | None, ...], int, int | None]
+"""The iterations between two lines, and these lines; None: the end of the log. First iteration None: its begin is
+lost."""
 
 
 def place_by_calls(attribution: Attribution) -> None:
@@ -68,17 +65,17 @@ def place_by_calls(attribution: Attribution) -> None:
     bounded = _bounded(attribution)
     found_of: dict[int, tuple[int, Found]] = {}
     for log in attribution.logs:
-        stretches = [one for one in _stretches(log, attribution.iterations()) if not bounded.issuperset(one.iterations)]
+        stretches = [one for one in _stretches(log, attribution.iterations()) if not bounded.issuperset(one[0])]
         calls = _calls(attribution, log) if stretches else []
         if not calls:
             continue
         layers = _Layers(attribution, log, calls)
         lines = [call.line for call in calls]
-        for stretch in stretches:
-            stop = len(lines) if stretch.before is None else bisect_left(lines, stretch.before)
-            own = calls[bisect_left(lines, stretch.after) : stop]
-            for call, found in zip(own, layers.of(own, stretch), strict=True):
-                iteration = None if found is None else stretch.iterations[found.slot.pass_]
+        for iterations, after, before in stretches:
+            own = calls[bisect_left(lines, after) : None if before is None else bisect_left(lines, before)]
+            bounds = iterations[0] is not None, before is not None
+            for call, found in zip(own, layers.of(own, len(iterations), bounds), strict=True):
+                iteration = None if found is None else iterations[found.slot.pass_]
                 if found is not None and iteration is not None and iteration not in bounded:
                     found_of[call.index] = iteration, found
     if found_of:
@@ -117,14 +114,14 @@ def _stretches(log: FrameworkLog, asked_for: int | None) -> Iterator[Stretch]:
     number, begun = 0, bool(begins)
     for end, ends in ended:
         if not begun:
-            yield Stretch((None, ends), line, end)
+            yield (None, ends), line, end
         elif number < ends <= number + MOST_PASSES:
-            yield Stretch(tuple(range(number + 1, ends + 1)), line, end)
+            yield tuple(range(number + 1, ends + 1)), line, end
         line, number, begun = end, ends, True
     rest = min(asked_for or number + 1, number + MOST_PASSES)
     if begun and rest > number:
         average = min((event.line for event in log.events if event.kind == "average begins"), default=None)
-        yield Stretch(tuple(range(number + 1, rest + 1)), line, average)
+        yield tuple(range(number + 1, rest + 1)), line, average
 
 
 class _Layers:
@@ -156,9 +153,8 @@ class _Layers:
         self._known: dict[object, list[Found | None]] = {}
         self._left = MOST_CELLS
 
-    def of(self, calls: Sequence[Operation], stretch: Stretch) -> list[Found | None]:
-        passes = len(stretch.iterations)
-        bounds = stretch.iterations[0] is not None, stretch.before is not None
+    def of(self, calls: Sequence[Operation], passes: int, bounds: tuple[bool, bool]) -> list[Found | None]:
+        """Return the layer of each call. ``bounds``: whether the begin of the first pass is known, and the last end."""
         key = passes, bounds, tuple(id(call.facts) for call in calls)
         known = self._known.get(key)
         if known is None:
