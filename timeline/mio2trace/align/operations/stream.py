@@ -59,7 +59,7 @@ from mio2trace.evidence import (
     Evidence,
 )
 from mio2trace.model.profile import Profile
-from mio2trace.model.tables import by_key, combined, distinct, present, sorted_pool
+from mio2trace.model.tables import by_key, combined, sorted_pool
 from mio2trace.ops.operation import Operation
 
 ALIKE_ROW = 10
@@ -203,11 +203,10 @@ class Stream(msgspec.Struct, eq=False, dict=True):
             links.give_operations(np.asarray(positions), np.asarray(indices), by)
 
     def _launched_in_part(self, posterior: Posterior) -> set[int]:
-        indices = np.fromiter((operation.index for operation in self.operations), np.int64, len(self.operations))
-        first, call_of = distinct(indices)
-        with_kernels = present(np.array(posterior.operation, np.int64))
-        launched = np.bincount(call_of[with_kernels[with_kernels != NONE]], minlength=len(first))
-        return {*indices[first[(launched > 0) & (launched < np.bincount(call_of))]].tolist()}
+        """Return the indices of operations of which some parts have kernels and some have none."""
+        with_kernels = {*posterior.operation}
+        parts = {(operation.index, place in with_kernels) for place, operation in enumerate(self.operations)}
+        return {index for index, is_launched in parts if is_launched and (index, False) in parts}
 
     def of_this_process(self) -> float:
         """Return the highest confidence of links by names, sizes and order (`chances`)."""
