@@ -100,19 +100,17 @@ def read_net(logs: Sequence[FrameworkLog], notes: Notes) -> Net:
     sums = summed(of_way.codes, best.printed_ns, len(of_way.values)).tolist()
     counts = np.bincount(of_way.codes).tolist()
     means = {way: total // count for way, total, count in zip(of_way.values, sums, counts, strict=True)}
-    layers = []
-    for index, name in sorted(names.items()):
-        known = built.get(name)
-        layers.append(
-            NetLayerSpec(
-                index=index,
-                layer=name,
-                type=known.type if known else "",
-                output=known.tops[0] if known and known.tops else "",
-                forward_ns=means.get((index, "forward")),
-                backward_ns=means.get((index, "backward")),
-            )
+    layers = [
+        NetLayerSpec(
+            index=index,
+            layer=name,
+            type=built[name].type if name in built else "",
+            output=next(iter(built[name].tops), "") if name in built else "",
+            forward_ns=means.get((index, "forward")),
+            backward_ns=means.get((index, "backward")),
         )
+        for index, name in sorted(names.items())
+    ]
     return Net(layers=tuple(layers), backward=_backward(logs, layers))
 
 
