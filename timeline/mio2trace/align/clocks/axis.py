@@ -39,28 +39,27 @@ COARSEST_NS = 1_000_000_000
 ENOUGH = 8
 
 
-def resolution(times: Iterable[int], finest_ns: int) -> int:
-    """Return the step in ns (1 s, 1 ms, ...) of which all ``times`` are multiples; ``finest_ns`` if there are few."""
-    step = COARSEST_NS
-    count = 0
+def resolution(times: Iterable[int]) -> int:
+    """Return the step in ns (1 s, 1 ms, ...) of which all ``times`` are multiples; `STAMP_NS` if there are few."""
+    step, count = COARSEST_NS, 0
     for time in times:
         count += 1
-        while step > finest_ns and time % step:
+        while step > STAMP_NS and time % step:
             step //= 1000
-        if step <= finest_ns:
-            return finest_ns
-    return step if count >= ENOUGH else finest_ns
+        if step <= STAMP_NS:
+            break
+    return step if count >= ENOUGH else STAMP_NS
 
 
 def stamp_resolution(logs: Sequence[FrameworkLog]) -> int:
     of_events = (event.stamp.ns for log in logs for event in log.events if event.stamp is not None)
     of_layers = (map(int, log.times.clock_ns[log.times.has_stamp]) for log in logs)
-    return resolution(chain(of_events, *of_layers), STAMP_NS)
+    return resolution(chain(of_events, *of_layers))
 
 
 def host_resolution(profile: Profile) -> int:
     ends = profile.commands.host_end_ns
-    return resolution(map(int, ends[ends != NO]), STAMP_NS)
+    return resolution(map(int, ends[ends != NO]))
 
 
 def host_span(profile: Profile) -> tuple[int | None, int | None]:
@@ -162,13 +161,9 @@ def device_clocks(profile: Profile, notes: Notes) -> dict[int, DeviceClock]:
         notes.add("kernel longer on the device than its call on the host: not used for the clocks", "", count)
     devices = profile.devices_of_commands[rows]
     for device, own in by_key(np.flatnonzero(possible), devices[possible]):
-        if device in clocks:
-            continue
-        low, high, first = int(lower[own].max()), int(upper[own].min()), int(start[own[0]])
-        bounds = np.array([[first], [low], [first], [high]])  # mostly one offset satisfies all of them
-        if low > high:
+        if device not in clocks:
             bounds = np.stack([column[own] for column in (start, lower, done, upper)])
-        clocks[device] = fit_device_clock(bounds, notes)
+            clocks[device] = fit_device_clock(bounds, notes)
     return clocks
 
 
@@ -465,7 +460,7 @@ def stamps_bound(layers: LayerTimes) -> bool:
     times, rows = in_order(layers)
     if len(rows) < 2 or len(rows) < len(layers):
         return False
-    step = resolution(map(int, times), STAMP_NS)
+    step = resolution(map(int, times))
     printed = layers.printed_ns[rows[1:]]
     total, room = added(printed), added(printed[np.diff(times) + step >= printed * 0.95])
     return total > max(LINE_NS, step) * len(rows) and room >= 0.8 * total

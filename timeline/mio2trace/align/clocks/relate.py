@@ -160,7 +160,7 @@ def _each(
         lines = StampedLines(printed, times, max(host, stamp_resolution([one])))
         yield False, [*_windows(own, spans, lines, streams)]
         if stamps:
-            step = resolution((stamp.ns for _, stamp in stamps), STAMP_NS)
+            step = resolution(stamp.ns for _, stamp in stamps)
             entered = np.array([(line, bounded(local_ns(stamp, near_ns))) for line, stamp in stamps], np.int64)
             lines = StampedLines(entered[:, 0], entered[:, 1], max(host, step))
             yield True, [*_windows(own, spans, lines, streams)]

@@ -220,7 +220,7 @@ def stamped_lines(
     own = [(one.line, at) for one in operations if of_calls is not None and (at := stamp_of_call(one)) is not None]
     if of_calls is None or not own:
         return np.concatenate(lines), _NONE_STAMPED
-    step = stamp_ns if of_calls is of_lines else resolution((at.ns for _, at in own), STAMP_NS)
+    step = stamp_ns if of_calls is of_lines else resolution(at.ns for _, at in own)
     entered = np.array([(line, bounded(of_calls.to_host(stamp))) for line, stamp in own], np.int64)
     return np.concatenate(lines), _stamped(entered[:, 0], entered[:, 1], of_calls, step)
 
