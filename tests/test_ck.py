@@ -39,9 +39,10 @@ def read_json(folder: Path, value: Any, notes: Notes | None = None, repetition: 
     path = folder / "record"
     path.write_text(value if isinstance(value, str) else json.dumps(value))
     assert [reader.sniff(path.read_bytes()) for reader in READERS].count(True) == 1
+    notes = Notes() if notes is None else notes
     if repetition is None:
         return records_of(path, ck, notes)
-    with contextlib.closing(Source(str(path), 0, Notes())) as source:
+    with contextlib.closing(Source(str(path), 0, notes)) as source:
         return ck.repetitions(source, repetition, ReadOptions(), source.notes)[0][0]
 
 

@@ -78,7 +78,8 @@ class Source:
         self._first = b""
         self.companions: list[Source] = []
         """Other files that a reader read with it: together they are one input."""
-        self._lead: Source | None = None
+        self.named_by: Source | None = None
+        """The file of these that names the input; None if it is this one."""
         self.stopped = False
         """Whether it may have no end, and was not read further."""
         self._resized = False
@@ -119,11 +120,7 @@ class Source:
     @property
     def lead(self) -> Source:
         """The file that names the input, whichever of the files that belong together was given."""
-        return self._lead or self
-
-    @lead.setter
-    def lead(self, source: Source) -> None:
-        self._lead = None if source is self else source
+        return self.named_by or self
 
     @property
     def sha256(self) -> str:
@@ -537,12 +534,12 @@ def unpacked_in(folder: str) -> Unpacked:
     """Return the members of an archive that was unpacked into ``folder``. Raises `InputError` if one is missing."""
     manifest = _read_manifest(folder)
     assert manifest is not None
-    members = _named(manifest, os.path.basename(folder))
-    for member in members:
+
+    def holds(member: str) -> bool:
         path = os.path.join(folder, member)
-        if not _is_inside(member) or leads_out(path, folder) or not os.path.isfile(path):
-            raise InputError(f"{os.path.basename(folder)}: {member} is missing; {MANIFEST} names it as an input")
-    return Unpacked(folder, members, manifest)
+        return _is_inside(member) and not leads_out(path, folder) and os.path.isfile(path)
+
+    return Unpacked(folder, _named(manifest, os.path.basename(folder), holds), manifest)
 
 
 @contextlib.contextmanager
@@ -640,11 +637,7 @@ def _wanted(
     manifest = _manifest(text)
     if manifest is None:
         return members, None
-    named = _named(manifest, name)
-    missing = [one for one in named if one not in by_name]
-    if missing:
-        raise InputError(f"{name}: {missing[0]} is missing; {MANIFEST} names it as an input")
-    return [by_name[one] for one in named], manifest
+    return [by_name[one] for one in _named(manifest, name, by_name.__contains__)], manifest
 
 
 def _manifest(text: bytes) -> Manifest | None:
@@ -657,11 +650,15 @@ def _manifest(text: bytes) -> Manifest | None:
     return manifest if manifest.schema.startswith("mio2trace ") else None
 
 
-def _named(manifest: Manifest, name: str) -> tuple[str, ...]:
-    """Return the members that it names. Raises `InputError` if it is of another version."""
+def _named(manifest: Manifest, name: str, holds: Callable[[str], bool]) -> tuple[str, ...]:
+    """Return the members that it names. Raises `InputError` if it is of another version, or if one is missing."""
     if manifest.schema != ARCHIVE_SCHEMA:
         raise InputError(f"{name}: {MANIFEST} is of {manifest.schema!r}; expected {ARCHIVE_SCHEMA!r}")
-    return tuple(dict.fromkeys((*manifest.inputs, *manifest.beside, *manifest.reference)))
+    named = tuple(dict.fromkeys((*manifest.inputs, *manifest.beside, *manifest.reference)))
+    for member in named:
+        if not holds(member):
+            raise InputError(f"{name}: {member} is missing; {MANIFEST} names it as an input")
+    return named
 
 
 def _lay(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str, left: int, name: str, most: int) -> int:
@@ -754,15 +751,9 @@ def _unpack_tar(path: str, name: str, folder: str, most: int) -> Unpacked:
         raise InputError(f"{name}: cannot unpack it: {error.strerror or error}") from None
     if notes.problems:
         raise InputError(f"{name}: {notes.problems[0].kind.partition(':')[0]}; expected a whole tar archive")
-    if not is_unpacked(folder):
-        return Unpacked(folder, tuple(sorted(members)), None)
     manifest = _read_manifest(folder)
-    assert manifest is not None
-    named = _named(manifest, name)
-    missing = [one for one in named if one not in members]
-    if missing:
-        raise InputError(f"{name}: {missing[0]} is missing; {MANIFEST} names it as an input")
-    return Unpacked(folder, named, manifest)
+    named = sorted(members) if manifest is None else _named(manifest, name, members.__contains__)
+    return Unpacked(folder, tuple(named), manifest)
 
 
 def _tar_files(blocks: _Blocks, name: str) -> Iterator[_TarFile]:
@@ -784,12 +775,16 @@ def _tar_files(blocks: _Blocks, name: str) -> Iterator[_TarFile]:
                 raise InputError(f"{name}: more than {most} MiB of headers in the archive; expected less")
             text = b"".join(blocks.exactly(member.size + -member.size % _TAR_BLOCK))[: member.size]
             if member.kind == b"L":
-                stated["path"] = _name_of(text.rstrip(b"\0"))
+                stated["path"] = os.fsdecode(text.rstrip(b"\0"))
             elif member.kind == b"x":
                 stated |= _pax(text)
             continue
-        path = _without_here(stated.get("path", member.name))
-        size = _whole(stated["size"]) if "size" in stated else member.size
+        path = stated.get("path", member.name)
+        if (here := _HERE.match(path)) is not None:  # before the names of a folder's files
+            path = path[here.end() :]
+        if not _DECIMAL.fullmatch(stated.get("size", "0")):
+            raise ValueError("an extended header with a size that is none")
+        size = int(stated.get("size", member.size))
         is_sparse = any(key.startswith("GNU.sparse.") for key in stated)
         stated = {}
         if member.kind == b"5" or (member.kind in _PLAIN and path.endswith("/")):
@@ -807,7 +802,7 @@ def _tar_header(block: bytes) -> _TarFile:
         raise ValueError("a header with a wrong checksum")
     name = block[:100].partition(b"\0")[0]
     prefix = block[345:500].partition(b"\0")[0] if block[257:263] == b"ustar\0" else b""
-    return _TarFile(_name_of(prefix + b"/" + name if prefix else name), block[156:157], _tar_number(block[124:136]))
+    return _TarFile(os.fsdecode(prefix + b"/" + name if prefix else name), block[156:157], _tar_number(block[124:136]))
 
 
 def _tar_number(field: bytes) -> int:
@@ -820,19 +815,6 @@ def _tar_number(field: bytes) -> int:
     return int(digits, 8)
 
 
-def _without_here(path: str) -> str:
-    """Return a name without the ``./`` that tar writes before the names of a folder's files."""
-    here = _HERE.match(path)
-    return path if here is None else path[here.end() :]
-
-
-def _whole(text: str) -> int:
-    """Return a size. Raises ValueError for anything else."""
-    if not _DECIMAL.fullmatch(text):
-        raise ValueError("an extended header with a size that is none")
-    return int(text)
-
-
 def _pax(text: bytes) -> dict[str, str]:
     """Return the records of an extended header, each ``LENGTH KEY=VALUE`` and a line feed."""
     found: dict[str, str] = {}
@@ -843,10 +825,6 @@ def _pax(text: bytes) -> dict[str, str]:
         if length is None or not length.end() < end <= len(text) or text[end - 1 : end] != b"\n":
             raise ValueError("an extended header without its lengths")
         key, _, value = text[length.end() : end - 1].partition(b"=")
-        found[_name_of(key)] = _name_of(value)
+        found[os.fsdecode(key)] = os.fsdecode(value)
         at = end
     return found
-
-
-def _name_of(name: bytes) -> str:
-    return os.fsdecode(name)

@@ -18,7 +18,7 @@ from mio2trace.model.log import LocalTime
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops.families import FAMILIES
 from mio2trace.ops.families.conv import DEFAULT_LAYOUT
-from mio2trace.ops.problem import Phase, Problem, cost
+from mio2trace.ops.problem import Phase, Problem
 from mio2trace.ops.values import Shape, shape_text
 
 Buffers = tuple[tuple[str, int], ...]
@@ -142,14 +142,21 @@ class OperationFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is_answered: bool = False
 
 
+_MOST_WORK = 1 << 53
+"""The most FLOPs and bytes of one operation: no device does more, and sums of them still fit into 64 bits."""
+
+
 def of_problem(problem: Problem, facts: OperationFacts) -> OperationFacts:
     """Return the facts with everything that follows from the problem: shapes, geometry, work, traffic, mode."""
-    geometry, of_sizes = problem.geometry, cost(problem)
+    geometry, gemm = problem.geometry, problem.gemm()
+    flop, bytes_min = (
+        size if size is None or size <= _MOST_WORK else None for size in (problem.flop(), problem.bytes_min())
+    )
     return msgspec.structs.replace(
         facts, direction=problem.direction, input=problem.input, weights=problem.weights, output=problem.output,
         pad=geometry.pad, stride=geometry.stride, dilation=geometry.dilation, groups=geometry.groups,
         mode=problem.variant or facts.mode, window=geometry.window, layout=problem.memory_layout, dtype=problem.dtype,
-        gemm=of_sizes.gemm, flop=of_sizes.flop, bytes_min=of_sizes.bytes_min,
+        gemm=None if gemm is None or gemm.flop > _MOST_WORK else gemm, flop=flop, bytes_min=bytes_min,
         problem=problem if problem.is_shaped else None,
     )  # fmt: skip
 

@@ -41,19 +41,7 @@ class Geometry(msgspec.Struct, frozen=True, gc=False):
     """For a window without weights of its size."""
 
 
-class Operators(msgspec.Struct, frozen=True, gc=False):
-    """The operators of a fusion plan, in order. ``conv``: weights and descriptor of its convolution, as printed."""
-
-    parts: tuple[str, ...]
-    conv: tuple[str, str]
-    bn_mode: int | None
-    activation: int | None
-
-
 _NO_GEOMETRY = Geometry()
-
-_MOST_WORK = 1 << 53
-"""The most FLOPs and bytes of one operation: no device does more, and sums of them still fit into 64 bits."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -199,8 +187,11 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """The kernel of the fusion plan that the call executes; empty if unknown; None for a problem without a plan."""
         return None
 
-    def planned(self, operators: Operators) -> Problem:
-        """Return the problem with the operators of its plan."""
+    def planned(
+        self, parts: tuple[str, ...], conv: tuple[str, str], bn_mode: int | None, activation: int | None
+    ) -> Problem:
+        """Return the problem with the operators of its plan, in order. ``conv``: weights and descriptor of its
+        convolution, as printed."""
         return self
 
     def typed(self, dtype: str | None) -> Self:
@@ -322,28 +313,6 @@ def four_lengths(shape: Shape) -> Shape:
 def work(shape: Shape) -> int | None:
     """Return the number of elements of a shape; None if unknown."""
     return product(shape) if shape else None
-
-
-class Cost(msgspec.Struct, frozen=True):
-    """The work and traffic of a problem; None if unknown, and for sizes that no device could process."""
-
-    gemm: Gemm | None
-    flop: int | None
-    bytes_min: int | None
-
-
-def cost(problem: Problem) -> Cost:
-    """Return the cost of a problem; all costs have the same upper limit."""
-    gemm = problem.gemm()
-    return Cost(
-        None if gemm is None or gemm.flop > _MOST_WORK else gemm,
-        _possible(problem.flop()),
-        _possible(problem.bytes_min()),
-    )
-
-
-def _possible(size: int | None) -> int | None:
-    return None if size is None or size > _MOST_WORK else size
 
 
 Params = Mapping[str, str]

@@ -531,7 +531,7 @@ class _Assembly:
         others = [call for key, (call, _) in self._calls.items() if key not in launches] + self._others
         others.sort(key=lambda call: call.start_ns or 0)
         defects = {
-            "cut-off": int(not self._reader.walk.is_whole), "times-out-of-order": self._left_out,
+            "cut-off": int(self._reader.walk.error is not None), "times-out-of-order": self._left_out,
             "program-without-kernels": self._without_kernels(),
         }  # fmt: skip
         return model.Profile(

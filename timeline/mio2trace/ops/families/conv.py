@@ -27,7 +27,6 @@ from mio2trace.ops.problem import (
     Geometry,
     Line,
     Op,
-    Operators,
     Params,
     Problem,
     ShapedProblem,
@@ -458,16 +457,16 @@ class FusionProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
     def plan_kernel(self) -> str | None:
         return None if self.parts else self.kernel
 
-    def planned(self, operators: Operators) -> FusionProblem:
-        w, descriptor = values.tensor(operators.conv[0]), values.conv_descriptor(operators.conv[1])
+    def planned(
+        self, parts: tuple[str, ...], conv: tuple[str, str], bn_mode: int | None, activation: int | None
+    ) -> FusionProblem:
+        w, descriptor = values.tensor(conv[0]), values.conv_descriptor(conv[1])
         first = None
         if w is not None and descriptor is not None and len(w.lengths) == len(self.x):
             y = Tensor(self.y, self.y_strides) if self.y else None
             tensors = Tensor(self.x, self.x_strides), w, y
             first = from_tensors(FORWARD, tensors, descriptor, descriptor.groups or 1)
-        return msgspec.structs.replace(
-            self, parts=operators.parts, conv=first, bn_mode=operators.bn_mode, activation=operators.activation
-        )
+        return msgspec.structs.replace(self, parts=parts, conv=first, bn_mode=bn_mode, activation=activation)
 
     def typed(self, dtype: str | None) -> FusionProblem:
         conv = None if self.conv is None else self.conv.typed(dtype)

@@ -19,7 +19,7 @@ from mio2trace.ops.command import offered, refusal
 from mio2trace.ops.families import OPS
 from mio2trace.ops.families.conv import ConvProblem, from_tensors
 from mio2trace.ops.operation import Buffers, GemmCall, Launch, Operation, OperationFacts, Parameters
-from mio2trace.ops.problem import DIRECTIONS, FORWARD, Operators, Phase, Problem
+from mio2trace.ops.problem import DIRECTIONS, FORWARD, Phase, Problem
 from mio2trace.ops.values import DTYPES, Shape, Tensor, family
 from mio2trace.patterns import late
 
@@ -209,13 +209,9 @@ class _Plan(msgspec.Struct):
     own: dict[str, Buffers] = {}
     last: dict[str, Buffers] = {}
 
-    def operators(self) -> Operators:
-        return Operators(tuple(self.parts), self.conv, self.bn_mode, self.activation)
-
-    def same(self, other: _Plan) -> bool:
-        """Return whether two plans do the same."""
-        mine, theirs = ((plan.input, plan.parts, plan.conv, plan.bn_mode, plan.activation) for plan in (self, other))
-        return mine == theirs
+    @property
+    def operators(self) -> tuple[tuple[str, ...], tuple[str, str], int | None, int | None]:
+        return tuple(self.parts), self.conv, self.bn_mode, self.activation
 
 
 class FusionPlans:
@@ -277,7 +273,7 @@ class FusionPlans:
         if not plan.last and set(plan.parts) - {"activ"}:  # a forward activation has no buffer of its own
             doubts.append("the arguments of the fused operators were not logged")
         plan.kernel = plan.kernel or kernel
-        return problem.planned(plan.operators()), _joined(plan.last), doubts
+        return problem.planned(*plan.operators), _joined(plan.last), doubts
 
     def _own_arguments(self, thread: int | None, given: dict[str, Buffers] | None = None) -> None:
         """Assign arguments that were set since the last plan was made, without an execution, to this plan."""
@@ -297,7 +293,7 @@ class FusionPlans:
         at = self._next.get(turn, 0) % len(fitting)
         self._next[turn] = at + 1
         plan = fitting[at]
-        if not all(plan.same(other) for other in fitting):
+        if any(plan.operators != other.operators for other in fitting):
             doubts.append("several fusion plans with this input: taken in order")
         return plan
 

@@ -72,8 +72,8 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
         kind = _kind(tables.header(part.head))
         if kind is not None:
             parts[kind].append(part)
-    if parts[_KERNELS]:
-        source.lead = parts[_KERNELS][0]
+    if parts[_KERNELS] and parts[_KERNELS][0] is not source:
+        source.named_by = parts[_KERNELS][0]
     reading = _Reading(source, notes, bool(parts[_COUNTERS]), _gpus(source))
     for part in parts[_CALLS]:
         reading.calls(part)

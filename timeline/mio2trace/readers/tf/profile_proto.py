@@ -20,6 +20,7 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.tf.wire import (
     CutError,
+    Walk,
     WireError,
     fields,
     integers,
@@ -40,7 +41,6 @@ LAST_US = 9 * 10**15
 LONGEST_US = 10**13
 """Times beyond these (year 2255, 115 days) are damage; all others fit into 63 bits as nanoseconds."""
 _ATTRIBUTES = {b"strides", b"ksize", b"dilations", b"padding", b"data_format", b"T"}
-_FIELD_MASK = 7
 
 
 def sniff(head: bytes) -> bool:
@@ -101,46 +101,27 @@ class _Decoder:
 
     def walk(self) -> None:
         """Read the outermost message field by field, so that a cut file is read up to the cut."""
-        data, at, end = self._data, 0, len(self._data)
-        while at < end:
-            start = at
-            try:
-                tag, at = varint(data, at, end)
-                if tag & _FIELD_MASK == 2:
-                    size, at = varint(data, at, end)
-                    stop = at + size
-                    if stop > end:
-                        raise CutError(start, f"a field of {size} bytes where {end - at} are left")
-                elif tag & _FIELD_MASK == 0:
-                    number, stop = varint(data, at, end)
-                else:
-                    raise WireError(start, f"field {tag >> 3} with wire type {tag & _FIELD_MASK}")
-            except WireError as error:
-                self._cut(error)
-                return
+        data = self._data
+        walk = Walk(data, self._place, self._notes, "TFProf profile damaged: read up to there")
+        for tag, at, stop in walk.parts(0, len(data)):
+            if walk.error is not None:
+                break  # the field that was cut
             try:
                 if tag == 0x0A:
                     self._entry(at, stop)
                 elif tag in (0x18, 0x1A):
-                    self._steps += repeated(data, tag, number if tag == 0x18 else at, stop)
+                    self._steps += repeated(data, tag, at, stop)
                 elif tag == 0x22:
                     entry = last(fields(data, at, stop))
                     self._strings[signed(entry[0x08][0])] = text(data, *entry[0x12])
                 elif tag >> 3 in (1, 4):
-                    raise unexpected(tag, start)
+                    raise unexpected(tag, at)
             except WireError as error:
                 self._lost += 1
                 self._problem = self._problem or str(error)
-            at = stop
-
-    def _cut(self, error: WireError) -> None:
-        if not self._nodes:
-            cut = "file cut off: " if isinstance(error, CutError) else ""
-            raise InputError(f"{self._place}: {cut}{error}; expected the nodes of a ProfileProto")
-        if isinstance(error, CutError):
-            self._notes.cut_off(self._place, str(error))
-        else:
-            self._notes.add("TFProf profile damaged: read up to there", f"{self._place}: {error}")
+        if walk.error is not None and not self._nodes:
+            cut = "file cut off: " if isinstance(walk.error, CutError) else ""
+            raise InputError(f"{self._place}: {cut}{walk.error}; expected the nodes of a ProfileProto")
 
     def _entry(self, at: int, stop: int) -> None:
         key, span = _pair(self._data, at, stop, 0x12)

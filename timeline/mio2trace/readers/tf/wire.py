@@ -113,8 +113,8 @@ class Walk:
         self._notes = notes
         self._damaged = damaged
         self._is_at_end = False
-        self.is_whole = True
-        """Whether everything could be read so far."""
+        self.error: WireError | None = None
+        """The first error; None if everything could be read so far."""
 
     def parts(self, at: int, end: int) -> Iterator[Field]:
         """Yield fields one by one, as `fields`; in a message that is cut off, the last one ends with the data."""
@@ -151,7 +151,7 @@ class Walk:
         """Only the end of the file counts as a cut; it ends all messages around it. ``end``: of the message."""
         if self._is_at_end:
             return
-        self.is_whole = False
+        self.error = self.error or error
         if isinstance(error, CutError) and end == len(self._data):
             self._is_at_end = True
             self._notes.cut_off(self._place, str(error))
