@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mio2trace.model.profile import Clock, Profile, Range, Resources
-from mio2trace.model.tables import NO, Index, Numbers, Pool, by_code, distinct
+from mio2trace.model.tables import NO, Index, Numbers, Pool, by_code, combined, distinct, sorted_pool
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records, kernel_name
@@ -74,8 +74,6 @@ _Value = TypeVar("_Value")
 _MOST_OF_A_GRAPH = 1 << 32
 _PIECES = 64
 """Blocks of the database that are worked on together."""
-_ODD = 0x9E3779B97F4A7C15
-_OF_FEW = np.uint64(64 - 15)
 _NO_REGISTERS: _Registers = (None, None, None)
 
 
@@ -550,28 +548,11 @@ def _split(*columns: Numbers) -> Iterator[tuple[Any, Numbers]]:
     """Rows by their values: (the value, or a tuple of them, the rows) in order of first appearance."""
     if not len(columns[0]):
         return
-    first, code = _distinct(columns)
+    varying = [column for column in columns if (column != column[0]).any()]
+    first, code = distinct(combined(*(sorted_pool(column).codes for column in varying or columns[:1])))
     for group, rows in by_code(np.arange(len(code)), code):
         values = tuple(int(column[first[group]]) for column in columns)
         yield values if len(columns) > 1 else values[0], rows
-
-
-def _distinct(columns: Sequence[Numbers]) -> tuple[Numbers, Numbers]:
-    """(the first row with each combination of values, in order; the combination of each row)."""
-    varying = [column for column in columns if (column != column[0]).any()]
-    if not varying:
-        return np.zeros(1, np.int64), np.zeros(len(columns[0]), np.int64)
-    for attempt in itertools.count():
-        # A sum of products stands for a combination, if it is the sum of no other one.
-        factors = [pow(_ODD, 1 + number + attempt * len(varying), 1 << 64) for number in range(len(varying))]
-        mixed: Any = sum(
-            column.astype(np.uint64) * np.uint64(factor) for column, factor in zip(varying, factors, strict=True)
-        )
-        # If there are few combinations, some bits are enough, and numpy counts these faster than it sorts all.
-        first, code = distinct(mixed if attempt > 1 else (mixed >> _OF_FEW).astype(np.int64))
-        if all((column[first][code] == column).all() for column in varying):
-            return first, code
-    raise AssertionError
 
 
 @lru_cache(1 << 12)  # ranges of one layer have one text
