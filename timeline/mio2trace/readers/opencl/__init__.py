@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 from functools import cache
+from operator import attrgetter
 from typing import Any, Literal
 
 import msgspec
@@ -341,11 +342,10 @@ class ProfileFolder:
             count,
             kind=np.array([KINDS.index(one.kind) for one in forms], np.int8)[form],
             queue=np.array([one.queue for one in forms], np.int64)[form],
-            opencl=Pool.of(one.opencl for one in forms).take(form),
-            name=Pool.of(one.name for one in forms).take(form),
-            grid=Pool.of(one.grid for one in forms).take(form),
-            workgroup=Pool.of(one.workgroup for one in forms).take(form),
-            route=Pool.of(one.route for one in forms).take(form),
+            **{
+                field: Pool.of(map(attrgetter(field), forms)).take(form)
+                for field in ("opencl", "name", "grid", "workgroup", "route")
+            },
             call=np.arange(count, dtype=np.int32),
             calls=calls,
             **{field: rows[field] for field in (*_ROWS[:6], "size_bytes")},

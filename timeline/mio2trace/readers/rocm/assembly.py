@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from mio2trace.model import tables
 from mio2trace.model.profile import (
     Call,
     Captured,
@@ -376,10 +377,10 @@ class Assembly:
         if not self._ids_apart:  # without API calls the id is that of the innermost range (11.2)
             parent = np.where(alone & (parent == NO), correlation, parent)
 
-        launched = _which(call[call >= 0], len(calls))
+        launched = tables.present(call[call >= 0])
         thread = np.array([-1 if one.thread is None else one.thread for one in forms], np.int64)[form]
         alone &= thread >= 0  # of kernels without a call the thread may be known
-        threads = _which(thread[alone], len(self._threads))
+        threads = tables.present(thread[alone])
         call = np.where(call >= 0, np.searchsorted(launched, call), -1)
         call[alone] = len(launched) + np.searchsorted(threads, thread[alone])
         del thread, alone  # each column of ten million commands takes 80 MB
@@ -446,13 +447,11 @@ class Assembly:
             places = np.flatnonzero(which)
             if (np.diff(rows[field][places]) > 0).all():
                 continue  # nearly always: a profiler counts them
-            columns = [rows[name][places] for name in ("correlation", "form", "size_bytes", "end_ns", "start_ns")]
-            columns.append(rows[field][places])
-            order = np.lexsort(columns)
-            is_same = np.ones(max(len(places) - 1, 0), bool)
-            for column in columns:
-                is_same &= np.diff(column[order]) == 0
-            twice[places[order[1:][is_same]]] = True
+            fields = field, "start_ns", "end_ns", "size_bytes", "form", "correlation"
+            first, code = tables.distinct(
+                tables.combined(*(tables.sorted_pool(rows[name][places]).codes for name in fields))
+            )
+            twice[places] = first[code] != np.arange(len(places))
         return twice
 
     def _all_calls(self, threads: Numbers) -> Calls:
@@ -470,15 +469,10 @@ class Assembly:
 
     def _places(self, ids: Numbers) -> Codes:
         """The places of the ranges with these ids; -1 where there is none."""
-        places = np.full(len(ids), -1, np.int32)
-        told = ids != NO
-        if told.any():
-            distinct, code = np.unique(ids[told], return_inverse=True)
-            wanted = set(distinct.tolist())
-            number_of = map(attrgetter("id"), self._ranges)
-            place_of = {number: place for place, number in enumerate(number_of) if number in wanted}
-            places[told] = np.array([place_of.get(number, -1) for number in distinct.tolist()], np.int32)[code]
-        return places
+        if (ids == NO).all():
+            return np.full(len(ids), -1, np.int32)
+        of_ranges = tables.numbers(map(attrgetter("id"), self._ranges), len(self._ranges))
+        return Index(of_ranges, last=True).rows(ids).astype(np.int32)
 
     def _counters(self, count: int, order: Any) -> Pool[tuple[float | None, ...]]:
         values: list[tuple[float | None, ...]] = [()]
@@ -563,10 +557,8 @@ def _as_launched(host_ns: Numbers, start_ns: Numbers, queue: NDArray[Any]) -> Nu
     if has_launch.all() or not has_launch.any():
         return np.lexsort((start_ns, np.where(has_launch, host_ns, start_ns)))
     begun, rank = host_ns.copy(), np.ones(len(host_ns), np.int8)
-    _, first, stream_of = np.unique(queue, return_index=True, return_inverse=True)
     order = []
-    for stream in np.argsort(first):
-        rows = np.flatnonzero(stream_of == stream)
+    for _, rows in tables.by_key(np.arange(len(queue)), queue):
         rows = rows[np.argsort(start_ns[rows], kind="stable")][::-1]
         order.append(rows)
         known = has_launch[rows]
@@ -582,13 +574,6 @@ def _as_launched(host_ns: Numbers, start_ns: Numbers, queue: NDArray[Any]) -> Nu
 
 def _pool(forms: Sequence[_Form], of: Callable[[_Form], Value], form: Numbers) -> Pool[Value]:
     return Pool.of(map(of, forms)).take(form)
-
-
-def _which(numbers: Numbers, count: int) -> Numbers:
-    """Which of the numbers below ``count`` occur, in order."""
-    occurs = np.zeros(count, bool)
-    occurs[numbers] = True
-    return np.flatnonzero(occurs)
 
 
 def _keys(values: Numbers) -> Numbers:
