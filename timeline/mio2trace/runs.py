@@ -132,10 +132,7 @@ def same_process_twice(profile: Profile, other: Profile) -> bool:
     at_once = _at_once(profile, other, {})
     if at_once is False or (at_once is None and not _in_step(profile, other)):
         return False
-    kernels = [
-        Counter((one.end_ns or 0) - (one.start_ns or 0) for one in of.activities if one.kind == "kernel")
-        for of in (profile, other)
-    ]
+    kernels = [Counter(of.commands.time_ns[of.commands.is_kernel].tolist()) for of in (profile, other)]
     least = min(counted.total() for counted in kernels)
     return least > 0 and (kernels[0] & kernels[1]).total() >= _LIKE * least
 

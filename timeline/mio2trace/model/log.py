@@ -6,7 +6,7 @@ A log lists a net several times, and a list may miss layers that another one has
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -158,22 +158,23 @@ def _as_told(order: list[str], tellings: Sequence[Sequence[str]]) -> list[str]:
     told = {(place[before], place[after]) for telling in tellings for before, after in pairwise(telling)}
     if all(before < after for before, after in told):
         return order
-    waits_for = [0] * len(order)
-    followers: list[list[int]] = [[] for _ in order]
+    from graphlib import CycleError, TopologicalSorter
+
+    sorter = TopologicalSorter[int](dict.fromkeys(range(len(order)), ()))
     for before, after in told:
-        waits_for[after] += 1
-        followers[before].append(after)
-    ready = [number for number, count in enumerate(waits_for) if not count]
-    heapify(ready)
+        sorter.add(after, before)
+    try:
+        sorter.prepare()
+    except CycleError:
+        return order
+    ready: list[int] = []
     sorted_places: list[int] = []
-    while ready:
-        number = heappop(ready)
-        sorted_places.append(number)
-        for after in followers[number]:
-            waits_for[after] -= 1
-            if not waits_for[after]:
-                heappush(ready, after)
-    return [order[number] for number in sorted_places] if len(sorted_places) == len(order) else order
+    while sorter.is_active():
+        for number in sorter.get_ready():
+            heappush(ready, number)
+        sorted_places.append(heappop(ready))
+        sorter.done(sorted_places[-1])
+    return [order[number] for number in sorted_places]
 
 
 def oriented(telling: Sequence[str], like: Sequence[str]) -> Sequence[str]:

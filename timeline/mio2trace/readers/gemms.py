@@ -4,6 +4,7 @@ TunableOp's results (miopen-side-files.md 6, 7, 9).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Literal
 
@@ -82,10 +83,9 @@ class BlasDecoder:
             if "rocblaslt_matmul]" in text or ("Adesc=[" in text and "Bdesc=[" in text):
                 self._add(number, (_LT, "trace"), _hipblaslt_trace(text))
         elif (traced := _TRACE.search(text)) is not None:
-            self._add(number, (_ROC, "trace"), _rocblas_trace(traced[1], [traced[2], traced[3], *traced[4].split(",")]))
+            self._add(number, (_ROC, "trace"), _rocblas_trace(traced, traced[4], has_types=True))
         elif (traced := _PLAIN_TRACE.search(text)) is not None:
-            fields = [traced[2], traced[3], *_COMPLEX.sub("0", traced[4]).split(",")]
-            self._add(number, (_ROC, "trace"), _plain_trace(traced[1].removeprefix("rocblas_"), fields))
+            self._add(number, (_ROC, "trace"), _rocblas_trace(traced, _COMPLEX.sub("0", traced[4]), has_types=False))
         elif (entry := _ENTRY.search(text)) is not None:
             library = _LT if entry[1] is None else _ROC
             self._add(number, (library, "profile"), *_profile_entry(library, entry[2]))
@@ -210,35 +210,24 @@ def _hipblaslt_trace(text: str) -> GemmChoice | None:
     )  # fmt: skip
 
 
-def _rocblas_trace(function: str, fields: list[str]) -> GemmChoice | None:
-    """``tA,tB,m,n,k,alpha,A,type,ld[,stride],B,type,ld[,stride],beta,C,...,D,...[,batch],compute,algo,solution,...``"""
-    step = 4 if "_strided" in function else 3
-    places = [6, 6 + step, 7 + 2 * step, 7 + 3 * step]
-    end = 7 + 4 * step
+def _rocblas_trace(traced: re.Match[str], arguments: str, *, has_types: bool) -> GemmChoice | None:
+    """``tA,tB,m,n,k,alpha,A[,type],ld[,stride],B,...,beta,C,...[,D,...][,batch][,compute,algo,solution],...``: a
+    function has D and the words after the batch if it has types; otherwise all matrices have the type of its name."""
+    function, fields = traced[1].removeprefix("rocblas_"), [traced[2], traced[3], *arguments.split(",")]
+    step = 2 + has_types + ("_strided" in function)
+    places = [6, 6 + step, 7 + 2 * step, 7 + 3 * step][: 3 + has_types]
+    end = 7 + len(places) * step
     has_batch = "_batched" in function
-    if len(fields) < end + has_batch + 3 or len(fields) > _MOST_FIELDS:
+    if not end + has_batch + 3 * has_types <= len(fields) <= _MOST_FIELDS:
         return None
-    batch = fields[end] if has_batch else "1"
-    compute, _, solution = fields[end + has_batch : end + has_batch + 3]
-    types = (*(fields[place + 1] for place in places), compute)
+    leading: list[str | None] = [fields[place + 1 + has_types] for place in places]
+    types, solution = _plain_types(function), ""
+    if has_types:
+        compute, _, solution = fields[end + has_batch : end + has_batch + 3]
+        types = (*(fields[place + 1] for place in places), compute)
     return _made(
-        _ROC, function.removeprefix("rocblas_"), list(fields[2:5]), batch, (fields[0], fields[1]), types,
-        [fields[place + 2] for place in places], "", "" if solution == "0" else solution,
-    )  # fmt: skip
-
-
-def _plain_trace(function: str, fields: list[str]) -> GemmChoice | None:
-    """``tA,tB,m,n,k,alpha,A,ld[,stride],B,ld[,stride],beta,C,ld[,stride][,batch],...``: one type for all matrices."""
-    step = 3 if "_strided" in function else 2
-    places = [6, 6 + step, 7 + 2 * step]
-    end = 7 + 3 * step
-    has_batch = "_batched" in function
-    if not end + has_batch <= len(fields) <= _MOST_FIELDS:
-        return None
-    leading: list[str | None] = [fields[place + 1] for place in places]
-    return _made(
-        _ROC, function, list(fields[2:5]), fields[end] if has_batch else "1", (fields[0], fields[1]),
-        _plain_types(function), [*leading, leading[-1]], "", "",
+        _ROC, function, list(fields[2:5]), fields[end] if has_batch else "1", (fields[0], fields[1]), types,
+        [*leading, leading[-1]][:4], "", "" if solution == "0" else solution,
     )  # fmt: skip
 
 

@@ -769,8 +769,9 @@ def _shown(row: _Gpu) -> str:
 def _gaps(profile: Profile, stacks: Frames, steps: Sequence[int], base: int) -> list[tuple[float, float]]:
     """Return the `MOST_GAPS` longest times without a command, in order, in us. ``steps`` (in ns) that begin within a
     gap divide it: the time before a step, such as set-up, is not part of its first gap."""
+    timed = profile.commands.has_times
     commands = sorted(
-        (one.start_ns, one.end_ns) for one in profile.activities if one.start_ns is not None and one.end_ns is not None
+        zip(*(of[timed].tolist() for of in (profile.commands.start_ns, profile.commands.end_ns)), strict=True)
     )
     if not commands:
         return []

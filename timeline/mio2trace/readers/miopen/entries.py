@@ -35,8 +35,8 @@ NO_PREFIX = b"\n\n"  # no line has this number
 
 class Unit(msgspec.Struct):
     """A text that was met before, and its effect when it comes again: a line with the same meaning, or an entry.
-    ``pieces``: the texts between the addresses. ``digits``: the length of each address. ``cut``: takes a text apart
-    into both (None without addresses). ``size``: in bytes. One of ``call``, ``command`` and ``message`` is the record;
+    ``pieces``: the texts between the addresses. ``cut``: takes a text apart into these and the addresses (None without
+    addresses). ``size``: in bytes. One of ``call``, ``command`` and ``message`` is the record;
     the line number of the last two does not count. ``shape`` and ``dtype``: of a Set call, which is kept if it changes
     the type of a shape. ``key``: looked up by a message. ``thread``: the thread to which a line with a prefix switches;
     a line without one belongs to the current thread. ``after``: the place in the history after its last occurrence.
@@ -44,7 +44,6 @@ class Unit(msgspec.Struct):
 
     count: str
     pieces: tuple[bytes, ...]
-    digits: tuple[int, ...]
     size: int
     thread: int | None
     lines: int = 1
@@ -211,7 +210,7 @@ class Replay:
         """Learn a line with its count and its record, if one is kept. A text with carriage returns is several lines."""
         if len(self._known) < INTERN and b"\r" not in line and line not in self._known:
             key = key_of(record) if isinstance(record, Message) else None
-            unit = Unit(count, (line,), (), len(line), thread, line=record, key=key, prefixed=prefixed)
+            unit = Unit(count, (line,), len(line), thread, line=record, key=key, prefixed=prefixed)
             self._known[line] = unit
 
     def take(
@@ -336,10 +335,10 @@ class Replay:
         for one in digits:
             before, _, rest = rest.partition(b"0x" + one)
             pieces.append(before + b"0x")
-        lengths = tuple(map(len, digits))
-        unit = Unit("entry " + header.api, (*pieces, rest), lengths, len(raw), header.thread, len(inner) + 2)
+        unit = Unit("entry " + header.api, (*pieces, rest), len(raw), header.thread, len(inner) + 2)
         if digits:
-            unit.cut = _cutter(unit.pieces, unit.digits)
+            lengths = [f"{len(piece)}s{len(one)}s" for piece, one in zip(pieces, digits, strict=True)]
+            unit.cut = struct.Struct("".join([*lengths, f"{len(rest)}s"])).unpack_from
         unit.prefixed = header.prefix != NO_PREFIX
         if header.keep or self._out.everything:
             unit.call = self._out.call(header, template, len(inner) + 2, True)
@@ -371,14 +370,6 @@ def _cut(unit: Unit, data: bytes, at: int, thread: int | None) -> Sequence[bytes
         if fields[::2] != unit.pieces or b"".join(digits).translate(None, _HEX):
             return None
     return None if thread is not None and unit.call is not None and not unit.prefixed else digits
-
-
-def _cutter(pieces: Sequence[bytes], digits: Sequence[int]) -> Callable[[bytes, int], tuple[bytes, ...]]:
-    """Return a struct that takes such a text apart: piece, digits, piece, ..."""
-    lengths = [f"{len(pieces[0])}s"]
-    for piece, length in zip(pieces[1:], digits, strict=True):
-        lengths.append(f"{length}s{len(piece)}s")
-    return struct.Struct("".join(lengths)).unpack_from
 
 
 # -- Open entries ------------------------------------------------------------------------------------------------------
