@@ -3,12 +3,9 @@ names for people."""
 
 from __future__ import annotations
 
-from binascii import unhexlify
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterator
 from itertools import compress
 from operator import attrgetter
-from struct import Struct
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -50,15 +47,6 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     lws: tuple[int, int, int] | None = None
 
 
-_DIGITS = 12  # enough digits for an address in a process's half of 48 bits, whose upper digits are seldom 0
-
-
-@lru_cache(maxsize=64)
-def _numbers_of(count: int) -> Callable[[bytes], tuple[int, ...]]:
-    """Return a struct that reads this many numbers of 8 bytes."""
-    return Struct(f">{count}Q").unpack
-
-
 class Parameters(msgspec.Struct, frozen=True, gc=False):
     """The addresses in a call's entry that are buffers: those with a true value in ``picked``, by name in ``names``.
     ``nulls``: those that the entry states to be null. ``with_handle``: the entry states the library's handle, as some
@@ -78,14 +66,7 @@ class Parameters(msgspec.Struct, frozen=True, gc=False):
         """Return the addresses alone, in the order of ``names``."""
         if not addresses or not self.names:
             return ()
-        count = len(self.picked)
-        # addresses of equal length, as in nearly all cases, are read as numbers of 8 bytes
-        plain = addresses.replace(b",", b"0000")
-        if len(plain) == 16 * count - 4 and addresses[_DIGITS :: _DIGITS + 1] == b"," * (count - 1):
-            numbers: Sequence[int] = _numbers_of(count)(unhexlify(b"0000" + plain))
-        else:
-            numbers = [int(one, 16) for one in addresses.split(b",")]
-        return tuple(compress(numbers, self.picked))
+        return tuple([int(one, 16) for one in compress(addresses.split(b","), self.picked)])
 
 
 class OperationFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
