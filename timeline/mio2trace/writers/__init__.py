@@ -20,7 +20,7 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
 from mio2trace.source import FREE_EXPANSION, MAX_EXPANSION
 from mio2trace.trace import Slice, Trace
-from mio2trace.writers.ending import Checked, Counted, Found, Packed, Written
+from mio2trace.writers.ending import Checked, Found, Packed, Written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,10 +43,11 @@ class Writer(NamedTuple):
     decoder: str
     """The module that has ``slices``."""
 
-    def write(self, trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> None:
-        """Write ``trace`` to ``file`` from front to back. ``to_pack``: in an order that compresses well, if
-        possible."""
-        import_module(self.encoder).write(trace, file, to_pack=to_pack)
+    def write(self, trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> int:
+        """Write ``trace`` to ``file`` from front to back; return the number of bytes. ``to_pack``: in an order that
+        compresses well, if possible."""
+        size: int = import_module(self.encoder).write(trace, file, to_pack=to_pack)
+        return size
 
     def slices(self, file: BinaryIO, category: str | None = None, found: Found | None = None) -> Iterator[Slice]:
         """Yield the slices of a category, or all, of a written file; other findings go into ``found``."""
@@ -66,14 +67,10 @@ def write(writer: Writer, trace: Trace, file: BinaryIO, *, compress: bool = Fals
     """Write ``trace`` in a form, with ``compress`` as a gzip file; return its size."""
     if compress:
         with Packed(file, writer.GZIP_STRATEGY) as packed:
-            return _counted(writer, trace, packed, to_pack=True)  # type: ignore[arg-type]
-    return _counted(writer, trace, file, to_pack=False)
-
-
-def _counted(writer: Writer, trace: Trace, file: BinaryIO, *, to_pack: bool) -> Written:
-    counted = Counted(file)
-    writer.write(trace, counted, to_pack=to_pack)  # type: ignore[arg-type]
-    return Written(raw_bytes=counted.size, slices=counted.size // writer.SLICE_BYTES)
+            size = writer.write(trace, packed, to_pack=True)  # type: ignore[arg-type]
+    else:
+        size = writer.write(trace, file)
+    return Written(raw_bytes=size, slices=size // writer.SLICE_BYTES)
 
 
 def by_suffix(path: str) -> tuple[Writer, bool] | None:

@@ -528,8 +528,9 @@ _BY_ITSELF = tp.integer(tp.SEQUENCE, tp.NOBODYS) + b"\x40"
 _REAL_SAMPLE = varint(tp.COUNTER_REAL << 3 | 1)
 
 
-def write(trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> None:
-    """Write ``trace`` packet by packet. Memory holds the interned texts, the arrows and shared objects.
+def write(trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> int:
+    """Write ``trace`` packet by packet; return the number of bytes. Memory holds the interned texts, the arrows and
+    shared objects.
 
     ``to_pack`` changes nothing: packets depend on those before them.
     """
@@ -543,6 +544,7 @@ def write(trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> None:
     end = tp.marked(f"{tp.END_MARK} slices={count} crc32={0:08x}")[: -tp.CRC_TAIL]
     out.write(end)
     file.write(f"{summed.crc:08x}".encode())
+    return summed.size + tp.CRC_TAIL
 
 
 class _Writer:

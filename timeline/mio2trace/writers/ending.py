@@ -25,14 +25,15 @@ LONGEST_TAIL = 12
 
 
 class Summed:
-    """A file that computes the CRC of everything that is written to it."""
+    """A file that computes the CRC of everything that is written to it, and counts the bytes."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self.crc = 0
+        self.crc = self.size = 0
 
     def write(self, data: bytes) -> int:
         self.crc = zlib.crc32(data, self.crc)
+        self.size += len(data)
         return self._file.write(data)
 
 
@@ -112,18 +113,6 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     def too_large(self) -> bool:
         """Whether a browser may give up on it."""
         return self.slices >= MANY_SLICES
-
-
-class Counted:
-    """A file that counts the bytes that are written to it."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.size = 0
-
-    def write(self, data: bytes) -> int:
-        self.size += len(data)
-        return self._file.write(data)
 
 
 # -- A gzip file that is the same whenever and wherever it is written: no name, time or system in its header -----------

@@ -66,8 +66,9 @@ _LARGE = late(r"[0-9]{19}")
 _DECIMALS = tuple(f".{rest:03d}" for rest in range(1000))
 
 
-def write(trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> None:
-    """Write ``trace`` as one JSON object, one event per line: each part in its order, then the counters.
+def write(trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> int:
+    """Write ``trace`` as one JSON object, one event per line: each part in its order, then the counters. Return the
+    number of bytes.
 
     ``to_pack``: the output will be compressed, so similar lines are written together. Readers sort all events by time.
     """
@@ -76,11 +77,13 @@ def write(trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> None:
     if to_pack:
         write_events, parts = _write_alike_together, trace.whole_parts()
     headings = ",\n".join(_headings(trace))
-    summed: BinaryIO = Summed(file)  # type: ignore[assignment]
+    summed = Summed(file)
     summed.write(_BEGINS + f'{_json(trace.metadata)},"traceEvents":[\n{headings}'.encode())
-    count = write_events(trace, parts, summed)
+    count = write_events(trace, parts, summed)  # type: ignore[arg-type]
     summed.write(f'\n],"mio2trace_end":{{"slices":{count},"crc32":"'.encode())
-    file.write(f'{summed.crc:08x}"}}}}\n'.encode())  # type: ignore[attr-defined]
+    tail = f'{summed.crc:08x}"}}}}\n'.encode()
+    file.write(tail)
+    return summed.size + len(tail)
 
 
 class _Line(msgspec.Struct):
