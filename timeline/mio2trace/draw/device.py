@@ -527,13 +527,11 @@ class DeviceSide:
         devices: dict[int, set[int]] = {}
         for queue, _, _ in self._shown_lanes:
             devices.setdefault(self._device_of.get(queue, 0), set()).add(queue)
-        profile = self._alignment.profile
-        names = device_names(profile, devices, self._device_name if len(devices) == 1 else "")
+        logged = self._device_name if len(devices) == 1 else ""
         result = []
-        for device in sorted(devices):
-            process = self.process_of[device]
-            name = device_of(names[device], profile.process.label) + self._suffix
-            result.append(Process(id=process, name=name, sort=-10 + device, description=_HELP))
+        for device, queues in sorted(devices.items()):
+            name = device_name(self._alignment.profile, device, queues, logged) + self._suffix
+            result.append(Process(id=self.process_of[device], name=name, sort=-10 + device, description=_HELP))
         return result
 
     def tracks(self) -> list[Track]:
@@ -736,34 +734,24 @@ class DeviceSide:
 # -- The names of devices and their rows: from the profiler; OpenCL's have only numbers --------------------------------
 
 
-def device_names(profile: Profile, queues: Mapping[int, Collection[int]], logged: str) -> dict[int, str]:
-    """Return the names of the devices of ``queues`` from the profiler. OpenCL devices have no names: the log's name
-    (``logged``) is used, else their queues."""
-    numbered = any(device.number is not None for device in profile.devices)
-    return {device: _device_name(profile, device, own, logged, numbered) for device, own in queues.items()}
-
-
-def _device_name(profile: Profile, device: int, queues: Collection[int], logged: str, numbered: bool) -> str:
+def device_name(profile: Profile, device: int, queues: Collection[int], logged: str) -> str:
+    """Return the name of a device from the profiler, in a job ``GPU 0 of rank 1 (AMD Instinct MI300X)``. OpenCL devices
+    have no names: the log's name (``logged``) is used, else their queues."""
     if profile.calls_wait or device >= len(profile.devices):
         numbers = ", ".join(map(str, sorted(queues)))
         own = logged or f"OpenCL queue{'s' if len(queues) > 1 else ''} {numbers}"
-        return f"{'GPU 0' if logged else 'Device'} ({own})"
-    name = profile.devices[device].name
-    number: int | str | None = profile.devices[device].number
-    if number is None:  # a device without the profiler's number, if others have one, is none of those
-        number = f"without number {device}" if numbered else device
-    if profile.framework.nodes and name:  # numbered like the framework's
-        return name
-    own = name or logged
-    return f"GPU {number} ({own})" if own and own != f"GPU {number}" else f"GPU {number}"
-
-
-def device_of(name: str, process: str) -> str:
-    """Return the name of a device in the trace of a job: ``GPU 0 of rank 1 (AMD Instinct MI300X)``."""
-    if not process:
-        return name
+        name = f"{'GPU 0' if logged else 'Device'} ({own})"
+    elif profile.framework.nodes and profile.devices[device].name:  # numbered like the framework's
+        name = profile.devices[device].name
+    else:
+        number: int | str | None = profile.devices[device].number
+        if number is None:  # a device without the profiler's number, if others have one, is none of those
+            numbered = any(one.number is not None for one in profile.devices)
+            number = f"without number {device}" if numbered else device
+        own = profile.devices[device].name or logged
+        name = f"GPU {number} ({own})" if own and own != f"GPU {number}" else f"GPU {number}"
     head, bracket, rest = name.partition(" (")
-    return f"{head} of {process}{bracket}{rest}"
+    return f"{head} of {profile.process.label}{bracket}{rest}" if profile.process.label else name
 
 
 def row_names(profile: Profile) -> dict[int, tuple[str, bool]]:

@@ -157,7 +157,6 @@ class PrintedSide:
         self._process = ids.take(process)
         self._suffix = suffix
         self._layers, self._log = ids.take(process * 10 + 1), ids.take(process * 10 + 2)
-        self._net = read_net(logs, Notes())
         self._iterations: list[tuple[int, int, str, dict[str, Any]]] = []
         found = []
         for log in logs:
@@ -177,20 +176,16 @@ class PrintedSide:
                 start = max(start, self._iterations[-1][1])
             if end > start:
                 self._iterations.append((start, end, f"iteration {event.number}", args))
-        self._directions = self._laid_out(notes)
-
-    def _laid_out(self, notes: Notes) -> dict[Direction, list[tuple[NetLayerSpec, int]]]:
-        """Yield the layers with their printed times, as long as there is room for them."""
         room = LONGEST_NS
-        found: dict[Direction, list[tuple[NetLayerSpec, int]]] = {"forward": [], "backward": []}
-        for layer, direction in self._net.execution_order():
+        self._directions: dict[Direction, list[tuple[NetLayerSpec, int]]] = {"forward": [], "backward": []}
+        """The layers with their printed times, as long as there is room for them."""
+        for layer, direction in read_net(logs, Notes()).execution_order():
             printed = layer.printed_ns(direction) or 0
             if printed > room:
                 notes.add("layer's printed time longer than a trace: left out")
             elif printed:
                 room -= printed
-                found[direction].append((layer, printed))
-        return found
+                self._directions[direction].append((layer, printed))
 
     def bounds(self) -> Iterator[int]:
         yield self._iterations[0][0] if self._iterations else 0

@@ -762,7 +762,10 @@ class HostSide:
         if calls_drawn and (profile.calls_wait and not profile.ranges and len(profile.threads) < 2):
             self._api = ApiCalls(profile, base, self._process, self._track(_API), shown)
         elif calls_drawn or (related and profile.ranges):
-            self._api = Threads(profile, base, self._process, self._thread_track, shown, with_calls=calls_drawn)
+            self._api = Threads(
+                profile, base, self._process, lambda row: self._number(self._wanted * 1000 + _THREADS + row), shown,
+                with_calls=calls_drawn,
+            )  # fmt: skip
         self._middle = self._somewhere()
         self._far = 0
         links = alignment.links
@@ -918,9 +921,6 @@ class HostSide:
         if process.label and process.pid is not None and process.label != f"pid {process.pid}":
             name += f" (pid {process.pid})"
         return [Process(id=self._process, name=f"{name}{self._suffix}", sort=0, description=_HELP)]
-
-    def _thread_track(self, row: int) -> int:
-        return self._number(self._wanted * 1000 + _THREADS + row)
 
     def _track(self, which: int) -> int:
         return self._number(self._wanted * 10 + which)

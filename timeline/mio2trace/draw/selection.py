@@ -193,12 +193,6 @@ def _reaches(times: _Times, codes: NDArray[Any], rows: NDArray[np.bool_]) -> dic
     return dict(zip(known, zip(first.tolist(), last.tolist(), strict=True), strict=True))
 
 
-def _listed(numbers: Sequence[int]) -> str:
-    """Return ``iteration 7`` or ``iterations 7 to 9``."""
-    first, last = numbers[0], numbers[-1]
-    return f"iteration {first}" if first == last else f"iterations {first} to {last}"
-
-
 def _among(ranges: Sequence[tuple[int, int]], number: int | None) -> bool:
     if not ranges:
         return True
@@ -224,7 +218,8 @@ class _Passes:
         if not numbers:
             return "the run has no iterations"
         warm_up = " (0: the warm-up)" if any(one.phase == "warm-up" for one in self._links.passes) else ""
-        return f"the run has {_listed(numbers)}{warm_up}"
+        first, last = numbers[0], numbers[-1]
+        return f"the run has {f'iteration {first}' if first == last else f'iterations {first} to {last}'}{warm_up}"
 
     def spans(self, inside: NDArray[np.bool_]) -> tuple[list[int], list[int]]:
         """Return when the first command of each chosen iteration begins, in order, and when its last one ends."""
@@ -240,8 +235,10 @@ class _Passes:
             return origin + parse_duration(text)
         found = _ITERATION.fullmatch(text)
         if found is not None:
-            number = int(found[1]) if found[1] else 0
-            spans = self._of_passes(number, found[2])
+            number, direction = int(found[1] or 0), found[2]
+            wanted = [one.iteration == number and direction in (None, one.direction) for one in self._links.passes]
+            rows = np.array([*wanted, False])[self._pass_of]
+            spans = [*_reaches(self._times, np.broadcast_to(0, len(rows)), rows).values()]
         elif text.startswith("layer "):
             spans = self._of_layer(text.removeprefix("layer").strip())
         else:
@@ -252,11 +249,6 @@ class _Passes:
             what = "there is no such layer with kernels" if text.startswith("layer ") else self._there_are()
             raise OptionError(f"--{edge} {text}: nothing of it{behind}; {what}")
         return min(start for start, _ in spans) if edge == "from" else min(ends)
-
-    def _of_passes(self, number: int, direction: str | None) -> list[tuple[int, int]]:
-        wanted = [one.iteration == number and direction in (None, one.direction) for one in self._links.passes]
-        rows = np.array([*wanted, False])[self._pass_of]
-        return [*_reaches(self._times, np.broadcast_to(0, len(rows)), rows).values()]
 
     def _of_layer(self, name: str) -> list[tuple[int, int]]:
         """Return the selected executions of a layer."""

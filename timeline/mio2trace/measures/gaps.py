@@ -31,7 +31,7 @@ from mio2trace.align import NONE, Alignment
 from mio2trace.align.ranges import is_step
 from mio2trace.measures.device_time import Covered, DeviceTime, Span, has_common_clock
 from mio2trace.model.profile import Range
-from mio2trace.model.tables import NO, Numbers, Pool, added, by_code
+from mio2trace.model.tables import NO, Numbers, Pool, added, by_code, least
 from mio2trace.ops.ranges import shown_text
 from mio2trace.patterns import late
 
@@ -159,19 +159,12 @@ class _Gaps:
         is_replayed = is_command & commands.is_replayed[position]
         if is_replayed.any():
             waited = np.where(is_queued, ends - starts, np.where(on_host, ends - until, 0))
-            is_first = self._first_nodes[commands.call[position]] == ends
+            launched = np.flatnonzero((commands.call >= 0) & commands.has_times)
+            first_of = least(commands.call[launched], commands.start_ns[launched], len(commands.calls) + 1)
+            is_first = first_of[commands.call[position]] == ends
             self._to_graphs = added(waited[is_replayed & is_first]), added(waited[is_replayed & ~is_first])
         del ends
         return kinds, (starts[on_host], until[on_host], position[on_host])
-
-    @cached_property
-    def _first_nodes(self) -> Numbers:
-        """By call, when the first command began that it launched."""
-        commands = self._commands
-        found: Numbers = np.full(len(commands.calls) + 1, np.iinfo(np.int64).max)
-        rows = np.flatnonzero((commands.call >= 0) & commands.has_times)
-        np.minimum.at(found, commands.call[rows], commands.start_ns[rows])
-        return found
 
     def _begun_at(self, times: NDArray[Any]) -> Numbers:
         """The first command of the device that began at each time, `NONE` without one."""
@@ -194,9 +187,9 @@ class _Gaps:
                 values = of[rows]
                 # If many numbers are equal, numpy finds a small number faster than a large one.
                 np.negative(values, out=values)
-                least = np.partition(values, left - 1)[left - 1]
-                chosen.append(rows[values < least])
-                rows = rows[values == least]
+                smallest = np.partition(values, left - 1)[left - 1]
+                chosen.append(rows[values < smallest])
+                rows = rows[values == smallest]
         rows = np.concatenate([*chosen, rows])
         order = np.lexsort((positions[rows], ends[rows], starts[rows], ends[rows] - starts[rows]))
         longest: Numbers = rows[order[-NAMED:]]
