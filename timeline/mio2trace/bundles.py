@@ -175,20 +175,14 @@ def _node(node: TfNode, scrubber: Scrubber) -> TfNode:
 
 
 def _execution(execution: Execution, scrubber: Scrubber) -> Execution:
-    device = "/".join(
-        part if not part or _PART_OF_DEVICE.fullmatch(part) else _another_part(part, scrubber.pseudonyms)
-        for part in execution.device.split("/")
-    )
-    return msgspec.structs.replace(
-        execution, device=device, label=scrubber.text(execution.label.partition("@@")[0], "name")
-    )
-
-
-def _another_part(part: str, names: Pseudonyms) -> str:
-    """``stream:7`` stays; another word becomes a replacement word of the same kind."""
-    kind = part.partition(":")[0]
-    kind = kind if kind in ("job", "stream") else "part"
-    return f"{kind}:{_word(names, kind, part)}"
+    parts = execution.device.split("/")
+    for place, part in enumerate(parts):
+        if part and not _PART_OF_DEVICE.fullmatch(part):  # another word than ``stream:7``
+            kind = part.partition(":")[0]
+            kind = kind if kind in ("job", "stream") else "part"
+            parts[place] = f"{kind}:{_word(scrubber.pseudonyms, kind, part)}"
+    label = scrubber.text(execution.label.partition("@@")[0], "name")
+    return msgspec.structs.replace(execution, device="/".join(parts), label=label)
 
 
 def _profile(profile: Profile, scrubber: Scrubber) -> Profile:
@@ -409,8 +403,13 @@ def make(files: Sequence[str], output: str, options: AnalysisOptions, *, raw: bo
     with tempfile.TemporaryDirectory(prefix="mio2trace-") as folder:
         laid = _Laid(files, folder, options.max_input)
         analysis = analyse(laid.files, msgspec.structs.replace(options, functions=False), notes)
-        _refuse_archives_in_folders(analysis)
-        scrubber = _scrubber(analysis)
+        scrubber = Scrubber(Pseudonyms())
+        for file in (*analysis.inputs, *analysis.references):
+            archive = next(filter(os.path.isfile, map(str, Path(file.path).parents)), None)
+            if archive is not None:
+                raise InputError(f"{archive}: an archive in a folder; expected the archive's own path")
+            with closing(Source(file.path, 0, Notes())) as source:
+                scrubber.learn(source.head)
         members = _members(analysis, scrubber, folder, notes)
         no_trace = _draw(laid.files, os.path.join(folder, TRACE))
         if not no_trace:
@@ -430,13 +429,6 @@ def make(files: Sequence[str], output: str, options: AnalysisOptions, *, raw: bo
 
 def _is_nvidia(analysis: Analysis) -> bool:
     return any(profile.is_nvidia for run in analysis.runs for profile in run.profiles)
-
-
-def _refuse_archives_in_folders(analysis: Analysis) -> None:
-    for file in (*analysis.inputs, *analysis.references):
-        archive = next(filter(os.path.isfile, map(str, Path(file.path).parents)), None)
-        if archive is not None:
-            raise InputError(f"{archive}: an archive in a folder; expected the archive's own path")
 
 
 class _Laid:
@@ -490,14 +482,6 @@ def _members(analysis: Analysis, scrubber: Scrubber, folder: str, notes: Notes) 
     return members
 
 
-def _scrubber(analysis: Analysis) -> Scrubber:
-    scrubber = Scrubber(Pseudonyms())
-    for file in (*analysis.inputs, *analysis.references):
-        with closing(Source(file.path, 0, Notes())) as source:
-            scrubber.learn(source.head)
-    return scrubber
-
-
 def _draw(files: Sequence[str], path: str) -> str:
     """Write the trace and return why there is none, or nothing. If no evidence relates the clocks of processes, each
     process begins at its own start."""
@@ -518,7 +502,10 @@ def _manifest(
     recorded = _clean(dict(told), scrubber)
     if isinstance(told.get("variables"), dict):
         recorded["variables"] = variables({str(name): str(value) for name, value in told["variables"].items()})
-    machine = versions_of(analysis)
+    profiles = [one for run in analysis.runs for one in run.profiles]
+    libraries = [log for run in analysis.runs for log in run.libraries]
+    named = [log.device_name for run in analysis.runs for log in run.logs if log.device_name]
+    machine = versions(profiles, libraries, named)  # what a maintainer asks for first
     inputs = [(member.name, member.of) for member in members if member.of is not None]
     return {
         "made_by": f"mio2trace {mio2trace.__version__} bundle",
@@ -530,15 +517,6 @@ def _manifest(
         "notes": {scrubber.text(note.kind): note.count for note in analysis.notes},
         **({"no_trace": scrubber.text(no_trace)} if no_trace else {}),
     }
-
-
-def versions_of(analysis: Analysis) -> dict[str, list[str]]:
-    """Return the facts that a maintainer asks for first: GPUs, architectures, versions. A list is empty if no file
-    states it."""
-    profiles = [one for run in analysis.runs for one in run.profiles]
-    libraries = [log for run in analysis.runs for log in run.libraries]
-    named = [log.device_name for run in analysis.runs for log in run.logs if log.device_name]
-    return versions(profiles, libraries, named)
 
 
 def _clean(value: Any, scrubber: Scrubber) -> Any:

@@ -14,14 +14,14 @@ from mio2trace.align import Alignment
 from mio2trace.analysis import Analysis, AnalysisOptions, Run, analyse, as_given
 from mio2trace.draw import BuildOptions, Fold, HostCalls, RunToDraw, Selection, Tracks, build
 from mio2trace.draw.selection import window
-from mio2trace.files import TABLES_SUFFIX, Input, Progress, replacing, standard_output
+from mio2trace.files import TABLES_SUFFIX, Progress, replacing, standard_output
 from mio2trace.machine import give_back_freed_memory, without_garbage_collection
 from mio2trace.measures.device_time import Launches
 from mio2trace.notes import LOGGED, InputError, Notes, OptionError
 from mio2trace.outgoing import count
 from mio2trace.summary import explain as explained
 from mio2trace.trace import Trace, checked
-from mio2trace.writers import Writer, by_suffix, suffixes, write
+from mio2trace.writers import WRITERS, Writer, by_suffix, suffixes, write
 from mio2trace.writers.ending import Written
 
 LARGE = "a run that is too large for a viewer"
@@ -177,7 +177,13 @@ def convert(  # noqa: PLR0913 - keyword-only options
     _require_something_to_draw(analysis, runs)
     _require_related_clocks(runs)
     alignments = [measures.alignment for run in runs for measures in run.drawn]
-    inputs = [_fact(file) for file in sorted(analysis.inputs, key=lambda file: file.source)]
+    inputs = [
+        summary.InputFact(
+            name=file.name, format=file.format, size=file.size, sha256=file.sha256, parts=file.parts,
+            holds=summary.describe(file.records),
+        )
+        for file in sorted(analysis.inputs, key=lambda file: file.source)
+    ]  # fmt: skip
     measured = [measures for run in runs for measures in run.drawn]
     if options.selection.everything and not everything and target is not None and len(runs) == 1:
         selection = window(measured, host_calls != "none")
@@ -209,18 +215,14 @@ def convert(  # noqa: PLR0913 - keyword-only options
         notes=notes,
         analysis=analysis,
         runs=tuple(runs),
-        account=_clean(summary.account(inputs, measured, facts, notes), analysis),
+        account=summary.Account(
+            **{
+                part: [*map(analysis.cleaner.text, lines)]
+                for part, lines in msgspec.structs.asdict(summary.account(inputs, measured, facts, notes)).items()
+            }
+        ),
         reasons=[analysis.cleaner.text(line) for line in _reasons(alignments, explain)],
         written=written,
-    )
-
-
-def _clean(account: summary.Account, analysis: Analysis) -> summary.Account:
-    clean = analysis.cleaner.text
-    return summary.Account(
-        inputs=[*map(clean, account.inputs)],
-        evidence=[*map(clean, account.evidence)],
-        notes=[*map(clean, account.notes)],
     )
 
 
@@ -248,17 +250,6 @@ def _reasons(alignments: Sequence[Alignment], wanted: Sequence[str]) -> Iterator
             told = True
         if not told:
             raise OptionError(f"--explain {error}")
-
-
-def _fact(file: Input) -> summary.InputFact:
-    return summary.InputFact(
-        name=file.name,
-        format=file.format,
-        size=file.size,
-        sha256=file.sha256,
-        parts=file.parts,
-        holds=summary.describe(file.records),
-    )
 
 
 def _of_one_run(analysis: Analysis) -> list[Run]:
@@ -400,9 +391,7 @@ def _check(trace: Trace, alignments: Sequence[Alignment]) -> None:
 
 def _target(output: str | os.PathLike[str] | BinaryIO) -> tuple[Writer, bool, str | BinaryIO]:
     if not isinstance(output, (str, os.PathLike)):
-        form = by_suffix("-")
-        assert form is not None
-        return *form, output
+        return WRITERS[0], False, output
     path = os.fspath(output)
     form = by_suffix(path)
     if form is None and path.lower().endswith(TABLES_SUFFIX):

@@ -323,10 +323,6 @@ class Pseudonyms:
             return value
         return self._addresses.setdefault(value, _BASE + _STEP * len(self._addresses))
 
-    def knows(self, value: int) -> bool:
-        """Return whether the value was used as an address."""
-        return value in self._addresses
-
     def digits(self, text: str) -> str:
         """Replace hexadecimal digits, with or without ``0x``; a padded number keeps its length."""
         match = _HEX.fullmatch(text)
@@ -344,7 +340,7 @@ class Pseudonyms:
         if len(text) not in (8, 16) or not _HEX.fullmatch(text) or text[:2].lower() == "0x":
             return text
         value = int.from_bytes(bytes.fromhex(text), "little")
-        if not (self.knows(value) or (len(text) == 16 and 1 << 32 <= value < 1 << 56)):
+        if not (value in self._addresses or (len(text) == 16 and 1 << 32 <= value < 1 << 56)):
             return text
         return self.address(value).to_bytes(len(text) // 2, "little").hex()
 

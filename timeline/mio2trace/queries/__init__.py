@@ -330,18 +330,24 @@ class Dataset:
         that claim more than their files can hold."""
         import duckdb
 
-        with asked(self._path), self._naming_columns(sql):
+        allowed = duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN
+        with asked(self._path):
             for table in [table for table in self._unchecked if re.search(rf"\b{table}\b", sql, re.IGNORECASE)]:
                 self._require_small(table, self._unchecked.pop(table))
-            statements = self._database.extract_statements(sql)
-            if len(statements) != 1 or statements[0].type not in (
-                duckdb.StatementType.SELECT,
-                duckdb.StatementType.EXPLAIN,
-            ):
-                raise InputError(f"{self._path}: expected one SELECT")
-            result = self._database.execute(statements[0])
-            columns = tuple(column[0] for column in result.description or ())
-            return Answer(columns, self._fetched(result))
+            try:
+                statements = self._database.extract_statements(sql)
+                if len(statements) != 1 or statements[0].type not in allowed:
+                    raise InputError(f"{self._path}: expected one SELECT")
+                result = self._database.execute(statements[0])
+                columns = tuple(column[0] for column in result.description or ())
+                return Answer(columns, self._fetched(result))
+            except (duckdb.BinderException, duckdb.CatalogException) as error:
+                found = self._database.execute("SELECT table_name, column_name FROM information_schema.columns")
+                tables: dict[str, list[str]] = {}
+                for table, column in found.fetchall():
+                    tables.setdefault(table, []).append(column)
+                said = str(error).strip().splitlines()[0]
+                raise InputError(f"{self._path}: {said}{what_there_is(sql, tables)}") from None
 
     def _require_small(self, name: str, table: _Table) -> None:
         """Refuse a large table: a column of equal values takes no space in a file, whatever the number of rows."""
@@ -365,21 +371,6 @@ class Dataset:
                         " rows or columns"
                     )
         return rows
-
-    @contextlib.contextmanager
-    def _naming_columns(self, sql: str) -> Iterator[None]:
-        """Raises `InputError` that lists the existing columns if the SQL uses an unknown name."""
-        import duckdb
-
-        try:
-            yield
-        except (duckdb.BinderException, duckdb.CatalogException) as error:
-            rows = self._database.execute("SELECT table_name, column_name FROM information_schema.columns").fetchall()
-            tables: dict[str, list[str]] = {}
-            for table, column in rows:
-                tables.setdefault(table, []).append(column)
-            said = str(error).strip().splitlines()[0]
-            raise InputError(f"{self._path}: {said}{what_there_is(sql, tables)}") from None
 
 
 @contextlib.contextmanager

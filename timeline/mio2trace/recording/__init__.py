@@ -451,14 +451,11 @@ class _Run:
                 if told.si_signo in _ENDING:
                     self._waited_enough.set()
             elif told.si_code != _FROM_TERMINAL:
-                for pid in self._receivers():
+                # The script of a profiler keeps signals to itself.
+                children = _descendants(self._child.pid) if self.through_script else ()
+                for pid in (self._child.pid, *children):
                     with contextlib.suppress(ProcessLookupError, PermissionError):
                         os.kill(pid, told.si_signo)
-
-    def _receivers(self) -> list[int]:
-        """Return the receivers of a signal: the program; if this is the script of a profiler, which keeps signals to
-        itself, also its children."""
-        return [self._child.pid, *(_descendants(self._child.pid) if self.through_script else ())]
 
 
 def _descendants(pid: int) -> list[int]:
