@@ -422,15 +422,8 @@ _Ids = NDArray[np.integer[Any]]
 """32 bits if that is enough."""
 
 
-class _TrackEnds(msgspec.Struct, frozen=True):
-    """The arrows that leave or arrive on a track, in order of time."""
-
-    times: Ints
-    ids: _Ids
-
-
 class Arrows:
-    """By track where arrows ``leave`` and ``arrive``. Packets name them, so they are known before."""
+    """By track where arrows ``leave`` and ``arrive``. Packets name them, so they are known before the slices."""
 
     def __init__(self, trace: Trace) -> None:
         leave, arrive = _ByTrack(), _ByTrack()
@@ -446,7 +439,7 @@ class Arrows:
                 ids, from_tracks, from_ns, to_tracks, to_ns = np.array(alone, np.int64).T
                 leave.add_to_each(from_tracks, from_ns, ids)
                 arrive.add_to_each(to_tracks, to_ns, ids)
-        self.leave, self.arrive = leave.in_order(), arrive.in_order()
+        self.leave, self.arrive = leave.in_order(tp.FLOW), arrive.in_order(tp.FLOW_ENDS)
 
 
 class _ByTrack:
@@ -466,8 +459,8 @@ class _ByTrack:
         for here in np.split(order, np.flatnonzero(np.diff(tracks[order])) + 1) if len(order) else ():
             self.add(int(tracks[here[0]]), times[here], ids[here])
 
-    def in_order(self) -> dict[int, _TrackEnds]:
-        found: dict[int, _TrackEnds] = {}
+    def in_order(self, field: int) -> dict[int, Ends]:
+        found: dict[int, Ends] = {}
         while self._pieces:
             track, (of_times, of_ids) = self._pieces.popitem()
             times = np.concatenate(of_times)
@@ -477,15 +470,15 @@ class _ByTrack:
             if (times[1:] < times[:-1]).any():
                 order = np.argsort(times, kind="stable")
                 times, ids = times[order], ids[order]
-            found[track] = _TrackEnds(times, ids)
+            found[track] = Ends(times, ids, field)
         return found
 
 
 class Ends:
     """The arrows' ends on one track, taken as its slices come by in order of time."""
 
-    def __init__(self, ends: _TrackEnds, field: int) -> None:
-        self._times, self._ids = ends.times, ends.ids
+    def __init__(self, times: Ints, ids: _Ids, field: int) -> None:
+        self._times, self._ids = times, ids
         self._head = tp.varint(field << 3 | 1)
         self._at = 0
 
@@ -513,11 +506,6 @@ class Ends:
             ]
             many.texts(Texts(texts), np.arange(len(texts)))
         return [single, many]
-
-
-def ends_of(arrows: Arrows, track: int) -> tuple[Ends, ...]:
-    kinds = ((arrows.leave, tp.FLOW), (arrows.arrive, tp.FLOW_ENDS))
-    return tuple(Ends(ends[track], field) for ends, field in kinds if track in ends)
 
 
 # -- A trace as packets ------------------------------------------------------------------------------------------------
@@ -562,7 +550,7 @@ class _Writer:
                 uuids[track.process, track.id],
                 number == 0,
                 trace.colour_by,
-                ends_of(arrows, track.id),
+                tuple(ends[track.id] for ends in (arrows.leave, arrows.arrive) if track.id in ends),
             )
             for number, track in enumerate(trace.tracks)
         }
