@@ -215,13 +215,6 @@ def shared_slices(
     return Pool([known[key] for key in own.values], own.codes)
 
 
-def alike(slices: Sequence[Slice]) -> Pool[Slice]:
-    """Return a column of slices in which many rows are the same object."""
-    distinct = {id(one): one for one in slices}
-    places = {name: place for place, name in enumerate(distinct)}
-    return Pool([*distinct.values()], np.fromiter((places[id(one)] for one in slices), np.int32, len(slices)))
-
-
 def shifted(times: Numbers, by: int) -> Numbers:
     """Return times with ``by`` added, at the end of what 63 bits hold if they lie beyond that."""
     if not len(times) or (int(times.min()) + by >= -_LATEST and int(times.max()) + by <= _LATEST):

@@ -5,7 +5,7 @@ rows, which are passes, layers and operations (trace-contract.md 2).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from heapq import heappop, heappush
 from itertools import pairwise
@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mio2trace.align import LayerRun
-from mio2trace.draw.base import alike, all_three_digits, flags, layer_args, shifted, told
+from mio2trace.draw.base import all_three_digits, flags, layer_args, shifted, told
 from mio2trace.measures import Measures, Sums
 from mio2trace.measures.cost import bandwidth
 from mio2trace.model.choices import Gemm
-from mio2trace.model.tables import NO, Activities, Numbers, Pool, numbers, present
+from mio2trace.model.tables import NO, Activities, Numbers, Pool, numbers
 from mio2trace.ops.operation import Operation, operation_name
 from mio2trace.ops.values import shape_text
 from mio2trace.trace import NO_ARGS, Column, Columns, Slice, Track, column
@@ -52,13 +52,6 @@ def distinct(tracks: Sequence[Track]) -> list[Track]:
         taken[name] = 1
         named.append(track if name == track.name else msgspec.structs.replace(track, name=name))
     return named
-
-
-def by_queue(commands: Activities) -> dict[int, Numbers]:
-    """Return queue -> positions of its activities with times, in order."""
-    timed = np.flatnonzero(commands.start_ns != NO).astype(np.int32)
-    queue = commands.queue[timed]
-    return {number: timed[queue == number] for number in present(queue).tolist()}
 
 
 def packed(commands: Activities, rows: Mapping[Row, Numbers]) -> Iterator[Lane[Row]]:
@@ -154,15 +147,6 @@ class FirstFit:
                 self._takes[place] = max(self._takes[2 * place], self._takes[2 * place + 1])
 
 
-def indistinct(starts: Numbers, bare: Iterable[Numbers]) -> NDArray[np.bool_]:
-    """Return whether an activity has no length and begins together with another one, on one of these lanes."""
-    found = np.zeros(len(starts), np.bool_)
-    for positions in bare:
-        pairs = np.flatnonzero(starts[positions[1:]] == starts[positions[:-1]])
-        found[positions[pairs]] = found[positions[pairs + 1]] = True
-    return found
-
-
 def unbroken(keys: NDArray[Any]) -> Numbers:
     """Return where unbroken rows of one value begin, and the end of the last one."""
     return np.append(np.flatnonzero(np.append(True, keys[1:] != keys[:-1])), len(keys))
@@ -213,7 +197,10 @@ class Containers:
         commands = self._alignment.profile.commands
         starts = commands.start_ns[positions[spans.first]]
         ends = commands.end_ns[positions[spans.last - 1]]
-        return Columns(alike(likes), shifted(starts, shift), ends - starts, told(args))
+        distinct = {id(one): one for one in likes}
+        places = {name: place for place, name in enumerate(distinct)}
+        codes = np.fromiter((places[id(one)] for one in likes), np.int32, len(likes))
+        return Columns(Pool([*distinct.values()], codes), shifted(starts, shift), ends - starts, told(args))
 
     def _costs(self, sums: Sums, positions: Numbers, spans: Spans, passes: NDArray[Any]) -> dict[str, Column]:
         """Return the costs of containers of passes, or of the parts that are in these rows of activities, drawn or not.

@@ -32,7 +32,7 @@ from mio2trace.draw.base import (
     three_digits,
     told,
 )
-from mio2trace.draw.containers import Containers, Spans, by_queue, gemm_args, indistinct, packed, unbroken
+from mio2trace.draw.containers import Containers, Spans, gemm_args, packed, unbroken
 from mio2trace.draw.selection import Chosen
 from mio2trace.kernels import KernelFact, role
 from mio2trace.kernels.names import kernel_name, slice_names
@@ -472,7 +472,11 @@ class DeviceSide:
         """The track of each activity with device times."""
         for lane, positions in self._lanes.items():
             self.track_of[positions] = self._tracks[lane]
-        self.indistinct = indistinct(self._commands.start_ns, [self._lanes[lane] for lane in self._bare])
+        starts, self.indistinct = self._commands.start_ns, np.zeros(len(self._commands), np.bool_)
+        """Whether an activity has no length and begins together with another one on its lane."""
+        for positions in map(self._lanes.__getitem__, self._bare):
+            pairs = np.flatnonzero(starts[positions[1:]] == starts[positions[:-1]])
+            self.indistinct[positions[pairs]] = self.indistinct[positions[pairs + 1]] = True
 
     def show_only(self, chosen: Chosen) -> None:
         """Draw only the chosen part from now on; numbers and lanes stay."""
@@ -480,7 +484,9 @@ class DeviceSide:
 
     def _pack(self) -> dict[_Lane, Numbers]:
         """Return the positions of each lane in order of start; folded parts come last."""
-        rows = {("", queue): positions for queue, positions in by_queue(self._commands).items()}
+        timed = np.flatnonzero(self._commands.start_ns != NO).astype(np.int32)
+        queue = self._commands.queue[timed]
+        rows = {("", number): timed[queue == number] for number in present(queue).tolist()}
         if self._fold:
             order = ["", *_FOLDED]
             folded = self._folded()

@@ -442,11 +442,13 @@ class Threads:
         for number, (_, _, row) in enumerate(self._rows):
             yield from _arrows_of(self._number_of(number), row, launches, arrows)
 
-    def _launches(self) -> _Launches:
+    def _launches(self) -> tuple[Codes, Codes, Codes]:
+        """Return activities, and for each item the place among them where those begin that it launched, and how many
+        these are."""
         item_of = self._item_of
         counts = np.bincount(item_of + 1, minlength=self._first_other + len(self._profile.lone_calls) + 1)
         activities = np.argsort(item_of, kind="stable").astype(np.int32)
-        return _Launches(activities, np.cumsum(counts)[:-1].astype(np.int32), counts[1:].astype(np.int32))
+        return activities, np.cumsum(counts)[:-1].astype(np.int32), counts[1:].astype(np.int32)
 
 
 def _chosen(row: Row, launched: Numbers, chosen: Chosen) -> Row:
@@ -458,21 +460,14 @@ def _chosen(row: Row, launched: Numbers, chosen: Chosen) -> Row:
     return Row(starts, ends, row.items).take((starts < ends) & wanted)
 
 
-class _Launches(NamedTuple):
-    """The activities that each item launched: ``counts[item]`` ones from ``activities[begins[item]]`` on."""
-
-    activities: Codes
-    begins: Codes
-    counts: Codes
-
-
-def _arrows_of(track: int, row: Row, launches: _Launches, arrows: Arrows) -> Iterator[Flows]:
+def _arrows_of(track: int, row: Row, launches: tuple[Codes, Codes, Codes], arrows: Arrows) -> Iterator[Flows]:
+    activities, begins, all_counts = launches
     for begin in range(0, len(row.items), ROW):
         here = row.take(slice(begin, begin + ROW))
-        first, counts = launches.begins[here.items], launches.counts[here.items]
+        first, counts = begins[here.items], all_counts[here.items]
         places = np.repeat(np.arange(len(counts)), counts)
         within = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
-        yield arrows(launches.activities[first[places] + within], track, here.starts[places], here.ends[places])
+        yield arrows(activities[first[places] + within], track, here.starts[places], here.ends[places])
 
 
 class _Looks:

@@ -25,10 +25,10 @@ from mio2trace.measures.completeness import Completeness, completeness, late_ns
 from mio2trace.measures.cost import Cost, Sums, duration, grouped, total, whole
 from mio2trace.measures.device_time import Launches, has_common_clock
 from mio2trace.measures.executions import Executions, LayerKey
-from mio2trace.measures.ranking import Forms, Makeup, forms_of, host_spans, is_naive, makeup
+from mio2trace.measures.ranking import Forms, Makeup, forms_of, is_naive, makeup
 from mio2trace.measures.searches import UNSURE, undecided
 from mio2trace.measures.steady import Steady
-from mio2trace.model.tables import NO, Numbers, Pool, distinct, firsts, summed
+from mio2trace.model.tables import NEVER, NO, Numbers, Pool, distinct, firsts, most, summed
 from mio2trace.ops.operation import Operation
 
 __all__ = ["Cost", "Executions", "LayerKey", "Measures", "Steady", "Sums", "duration", "total"]
@@ -325,7 +325,16 @@ class Measures:
     def host_spans(self) -> tuple[Numbers, Numbers, Numbers]:
         """The indices of operations with kernels, and for each from its first call (or the arguments for it) to the end
         of its last call."""
-        return host_spans(self.alignment, len(self.first_of))
+        commands, operation_of, count = self._commands, np.asarray(self._links.operation_of), len(self.first_of)
+        first, last = firsts(operation_of, count), most(operation_of, np.arange(len(operation_of)), count + 1)[:count]
+        indices = np.flatnonzero(first != NONE)
+        first, last = first[indices], last[indices]
+        begun, returned = commands.host_start_ns[first], commands.host_end_ns[last]
+        prepared = commands.of_call(commands.calls.prepared_ns, NEVER)[first]
+        start = np.where(prepared == NO, begun, np.minimum(begun, prepared))
+        # of what a graph launches the host's time was when the graph was captured
+        is_told = ~commands.is_replayed[first] & (begun != NO) & (returned != NO) & (start <= returned)
+        return indices[is_told], start[is_told], returned[is_told]
 
     @cached_property
     def executions(self) -> Executions:

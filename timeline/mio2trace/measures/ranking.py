@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from mio2trace.align import NONE, Alignment, Links
+from mio2trace.align import NONE
 from mio2trace.kernels import KernelFact, helps, role
 from mio2trace.kernels.names import kernel_name
 from mio2trace.kernels.purposes import purpose
@@ -21,8 +21,6 @@ from mio2trace.measures.cost import Cost, Sums, whole
 from mio2trace.measures.executions import LayerKey
 from mio2trace.measures.statistics import part_of
 from mio2trace.model.tables import (
-    NEVER,
-    NO,
     Activities,
     Codes,
     Numbers,
@@ -31,7 +29,6 @@ from mio2trace.model.tables import (
     distinct,
     firsts,
     in_order_of,
-    most,
     present,
     summed,
 )
@@ -273,33 +270,6 @@ def _in_order(codes: NDArray[Any], count: int) -> tuple[Numbers, Codes]:
     place[there] = np.arange(len(there))
     is_in_order = len(there) == count and codes.dtype == np.int32 and bool((place[:-1] == np.arange(count)).all())
     return first[there], codes if is_in_order else place[codes]
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# For each operation: its time on the host, the layer's execution in which it began, its name and that of its problem.
-
-
-def host_spans(alignment: Alignment, count: int) -> tuple[Numbers, Numbers, Numbers]:
-    """Return the indices below ``count`` of operations with kernels, and their times: from the first call (or the
-    arguments for it) to the end of the last one."""
-    commands = alignment.profile.commands
-    operation_of = np.asarray(alignment.links.operation_of)
-    first, last = firsts(operation_of, count), most(operation_of, np.arange(len(operation_of)), count + 1)[:count]
-    indices = np.flatnonzero(first != NONE)
-    first, last = first[indices], last[indices]
-    begun, returned = commands.host_start_ns[first], commands.host_end_ns[last]
-    prepared = commands.of_call(commands.calls.prepared_ns, NEVER)[first]
-    start = np.where(prepared == NO, begun, np.minimum(begun, prepared))
-    # of what a graph launches the host's time was when the graph was captured
-    is_told = ~commands.is_replayed[first] & (begun != NO) & (returned != NO) & (start <= returned)
-    return indices[is_told], start[is_told], returned[is_told]
-
-
-def begun_in(links: Links, count: int) -> Numbers:
-    """Return the first layer's execution of each of ``count`` operations, `NONE` for one in no layer."""
-    run_of = np.asarray(links.run_of)
-    first = firsts(np.where(run_of == NONE, NONE, links.operation_of), count)
-    return np.append(run_of, NONE)[first].astype(np.int64)
 
 
 def name_as_run(facts: OperationFacts) -> str:

@@ -35,7 +35,6 @@ from mio2trace.measures.ranking import (
     Ranking,
     Rows,
     SteadyCost,
-    begun_in,
     name_as_run,
     ranked,
 )
@@ -46,6 +45,7 @@ from mio2trace.model.tables import (
     Numbers,
     Pool,
     distinct,
+    firsts,
     present,
     sorted_pool,
     summed,
@@ -194,7 +194,10 @@ class Steady:
 
     @cached_property
     def _begun_in(self) -> Numbers:
-        return begun_in(self._alignment.links, len(self._measures.first_of))
+        """The first layer's execution of each operation, `NONE` for one in no layer."""
+        run_of = np.asarray(self._alignment.links.run_of)
+        operation_of = np.where(run_of == NONE, NONE, self._alignment.links.operation_of)
+        return np.append(run_of, NONE)[firsts(operation_of, len(self._measures.first_of))].astype(np.int64)
 
     @cached_property
     def problems(self) -> Ranking[str]:
