@@ -26,7 +26,7 @@ from mio2trace.model.choices import SolverRecord
 from mio2trace.model.tables import Activities, Calls, LayerTimes, Pool
 from mio2trace.notes import OptionError
 from mio2trace.patterns import late
-from mio2trace.privacy.rules import KINDS, OF_NOBODY, Rule, Rules, random, rules_for
+from mio2trace.privacy.rules import KINDS, OF_NOBODY, RULES, Rule, Rules, random
 
 __all__ = ["KINDS", "Cleaner"]
 
@@ -100,7 +100,10 @@ class Cleaner:
         if unknown:
             raise OptionError(f"no such kind to keep: {', '.join(unknown)}; expected {', '.join(KINDS)}")
         self._cut = frozenset(KINDS) - frozenset(keep)
-        self._rules: dict[Sort, Rules] = {sort: Rules(rules_for(sort, self._cut)) for sort in get_args(Sort)}
+        self._rules: dict[Sort, Rules] = {
+            sort: Rules(rule for rule in RULES if sort in rule.sorts and rule.kinds & self._cut)
+            for sort in get_args(Sort)
+        }
         self._learned: dict[str, str] = {}
         self._words: re.Pattern[str] | None = None
         self._names: dict[str, str] = {}

@@ -544,11 +544,6 @@ RULES: tuple[Rule, ...] = (
 )  # fmt: skip
 
 
-def rules_for(sort: Sort, cut: frozenset[str]) -> tuple[Rule, ...]:
-    """Return the rules for fields of a sort if the kinds in ``cut`` are removed."""
-    return tuple(rule for rule in RULES if sort in rule.sorts and rule.kinds & cut)
-
-
 _SMALL, _DIGITS, _OF_HEX = b"abcdefghijklmnopqrstuvwxyz", b"0123456789", b"abcdef0123456789"
 _AS_NUMBERS = bytes.maketrans(_SMALL + _DIGITS, b"x" * len(_SMALL) + b"0" * len(_DIGITS))
 _AS_HEX = bytes.maketrans(_SMALL + _OF_HEX, b"x" * len(_SMALL) + b"h" * len(_OF_HEX))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from mio2trace.patterns import late
 from mio2trace.trace import Slice, Trace
 from mio2trace.writers.ending import End, Found
+
+Kind = TypeVar("Kind", int, bytes)
 
 PACKET = 1
 CLOCK_SNAPSHOT, TIMESTAMP, SEQUENCE, TRACK_EVENT, INTERNED, FLAGS = 6, 8, 10, 11, 12, 13
@@ -392,7 +394,7 @@ def slices(file: BinaryIO, category: str | None, found: Found) -> Iterator[Slice
             row = rows.setdefault(_int(held, SEQUENCE), _Row())
             if INTERNED in held:
                 for table, entry in fields(_bytes(held, INTERNED)):
-                    one = dict(fields(_is_bytes(entry)))
+                    one = dict(fields(_is(bytes, entry)))
                     row.texts[table, _int(one, 1)] = _bytes(one, 2).decode()
             if DEFAULTS in held:
                 row.counted = _int(dict(fields(_bytes(held, DEFAULTS))), CLOCK_ID) >= COUNTED
@@ -428,13 +430,13 @@ def _begin(row: _Row, event: bytes, category: str | None) -> tuple[int, bytes, s
     """Return the start of a slice of the category, with its event and category; None for any other packet."""
     for number, value in fields(event):
         if number == CATEGORY:
-            of_category = row.texts[CATEGORIES, _is_int(value)]
+            of_category = row.texts[CATEGORIES, _is(int, value)]
             return (row.at, event, of_category) if category in (None, of_category) else None
     raise ValueError("a slice without a category")
 
 
 def _args(row: _Row, event: bytes) -> dict[str, Any]:
-    return dict(_annotation(row, _is_bytes(body), 2) for number, body in fields(event) if number == ANNOTATION)
+    return dict(_annotation(row, _is(bytes, body), 2) for number, body in fields(event) if number == ANNOTATION)
 
 
 def _annotation(row: _Row, body: bytes, deepest: int) -> tuple[str, Any]:
@@ -445,19 +447,19 @@ def _annotation(row: _Row, body: bytes, deepest: int) -> tuple[str, Any]:
     value: str | int | float | None = None
     for number, held in fields(body):
         if number == REAL:
-            value = real_of(_is_bytes(held))
+            value = real_of(_is(bytes, held))
         elif number == ENTRIES:
-            inner, inside_value = _annotation(row, _is_bytes(held), deepest - 1)
+            inner, inside_value = _annotation(row, _is(bytes, held), deepest - 1)
             inside[inner] = inside_value
         elif number == KEY:
-            key = row.texts[KEYS, _is_int(held)]
+            key = row.texts[KEYS, _is(int, held)]
         elif number == INT:
-            whole = _is_int(held)
+            whole = _is(int, held)
             value = whole - (1 << 64) if whole >> 63 else whole
         elif number == TEXT:
-            value = row.texts[TEXTS, _is_int(held)]
+            value = row.texts[TEXTS, _is(int, held)]
         elif number == BOOL:
-            value = bool(_is_int(held))
+            value = bool(_is(int, held))
     return key, inside or value
 
 
@@ -492,20 +494,14 @@ def _packets(file: BinaryIO, found: Found) -> Iterator[bytes]:
 
 
 def _int(held: dict[int, int | bytes], number: int) -> int:
-    return _is_int(held.get(number, 0))
+    return _is(int, held.get(number, 0))
 
 
 def _bytes(held: dict[int, int | bytes], number: int) -> bytes:
-    return _is_bytes(held.get(number, b""))
+    return _is(bytes, held.get(number, b""))
 
 
-def _is_int(value: int | bytes) -> int:
-    if not isinstance(value, int):
-        raise ValueError("no integer")
-    return value
-
-
-def _is_bytes(value: int | bytes) -> bytes:
-    if not isinstance(value, bytes):
-        raise ValueError("no bytes")
+def _is(kind: type[Kind], value: object) -> Kind:
+    if not isinstance(value, kind):
+        raise ValueError(f"no {kind.__name__}")
     return value
