@@ -384,44 +384,30 @@ def source_args(operation: Operation) -> dict[str, Any]:
     return {"line": operation.line} if operation.line else {"range": True}
 
 
+_SHAPES = ("input", "weights", "output", "pad", "stride", "dilation", "window")
+
+
 def operation_args(operation: Operation) -> dict[str, Any]:
     """Return the arguments of the operation, the most important first; others belong to its slice."""
-    args: dict[str, Any] = {"solver": operation.solver} if operation.solver else {}
-    if operation.algorithm:
-        args["algorithm"] = operation.algorithm
-    for key, shape in (
-        ("input", operation.input),
-        ("weights", operation.weights),
-        ("output", operation.output),
-        ("pad", operation.pad),
-        ("stride", operation.stride),
-        ("dilation", operation.dilation),
-        ("window", operation.window),
-    ):
-        if shape:
-            args[key] = shape_text(shape)
-    for key, value in (
-        ("groups", operation.groups),
-        ("mode", operation.mode),
-        ("dtype", operation.dtype),
-        ("dtype_by", None if operation.dtype_by == "command" else operation.dtype_by),
-        ("layout", operation.layout),
-        ("workspace_bytes", operation.workspace_bytes),
-        ("flop", operation.flop if operation.phase == "run" else None),
-        ("bytes_min", operation.bytes_min if operation.phase == "run" else None),
-        ("command", operation.command),
-    ):
-        if value is not None and value != "":
-            args[key] = value
-    message = None if operation.problem is None else operation.problem.message_bytes()
-    if message is not None:
-        args["message_bytes"] = message
-    if operation.gemm is not None:
-        args["gemm"] = gemm_args(operation.gemm)
-    if operation.api:
-        args["api"] = operation.api
-    args["primitive"] = operation.primitive
-    if operation.direction is not None:
-        args["direction"] = operation.direction
-    args["phase"] = operation.phase
-    return args
+    ran = operation.phase == "run"
+    args = {
+        "solver": operation.solver,
+        "algorithm": operation.algorithm,
+        **{key: shape_text(shape) for key in _SHAPES if (shape := getattr(operation, key))},
+        "groups": operation.groups,
+        "mode": operation.mode,
+        "dtype": operation.dtype,
+        "dtype_by": None if operation.dtype_by == "command" else operation.dtype_by,
+        "layout": operation.layout,
+        "workspace_bytes": operation.workspace_bytes,
+        "flop": operation.flop if ran else None,
+        "bytes_min": operation.bytes_min if ran else None,
+        "command": operation.command,
+        "message_bytes": None if operation.problem is None else operation.problem.message_bytes(),
+        "gemm": None if operation.gemm is None else gemm_args(operation.gemm),
+        "api": operation.api,
+        "primitive": operation.primitive,
+        "direction": operation.direction,
+        "phase": operation.phase,
+    }
+    return {key: value for key, value in args.items() if value is not None and value != ""}

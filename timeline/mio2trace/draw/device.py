@@ -352,22 +352,14 @@ def _told_of(confidence: Mapping[int, float], count: int) -> NDArray[np.float64]
 
 def _work_args(fact: KernelFact | None, whole: Operation | None, *, is_gemm: bool) -> dict[str, Any]:
     """Return the work of a kernel: by its own sizes, else that of the operation if it does all of it."""
-    args: dict[str, Any] = {}
     if fact is not None and fact.gemm is not None:
-        args["gemm"] = gemm_args(fact.gemm)
-        if fact.padded is not None:
-            args["padded"] = gemm_args(Gemm(*fact.padded))
-        args["gemm_by"] = fact.gemm_by
-        args["flop"] = fact.gemm.flop
-    elif whole is not None:
-        if whole.gemm is not None and is_gemm:
-            args["gemm"] = gemm_args(whole.gemm)
-            args["gemm_by"] = "operation"
-        if whole.flop is not None:
-            args["flop"] = whole.flop
-        if whole.bytes_min is not None:
-            args["bytes_min"] = whole.bytes_min
-    return args
+        padded = {} if fact.padded is None else {"padded": gemm_args(Gemm(*fact.padded))}
+        return {"gemm": gemm_args(fact.gemm), **padded, "gemm_by": fact.gemm_by, "flop": fact.gemm.flop}
+    if whole is None:
+        return {}
+    gemm = {"gemm": gemm_args(whole.gemm), "gemm_by": "operation"} if whole.gemm is not None and is_gemm else {}
+    work = {"flop": whole.flop, "bytes_min": whole.bytes_min}
+    return gemm | {name: value for name, value in work.items() if value is not None}
 
 
 def _counter_args(activity: Activity, counters: Sequence[HardwareCounter]) -> dict[str, Any]:

@@ -216,7 +216,7 @@ class PrintedSide:
                 continue
             yield Slice(track, at, total, f"mean iteration · {direction}", "pass", {"direction": direction})
             for layer, printed in layers:
-                shown: dict[str, Any] = {
+                shown = {
                     "layer": layer.layer,
                     "layer_index": layer.index,
                     "direction": direction,
