@@ -714,9 +714,6 @@ _HELP_MESSAGES = (
     "bounds it."
 )
 
-_Span = tuple[int, int, str, dict[str, Any]]
-"""(start, end, name, arguments), on the axis of the trace."""
-
 
 class HostSide:
     """Draws the host of one profile; nothing if host times are missing or not related to the device's."""
@@ -774,7 +771,7 @@ class HostSide:
         begin, end = (base.all_hosts(times).tolist() for times in bounds)
         numbers_of = links.runs.column("pass_")[runs[first]].tolist()
         self._passes = dict(zip(numbers_of, zip(begin, end, strict=True), strict=True))
-        self._log = self._log_spans(alignment.logs) if related else []
+        self._log = HostSpans.of(self._log_spans(alignment.logs) if related else [])
         self._calls: list[HostSpans] = []
         self._messages: list[HostSpans] = []
         self._called = _called(alignment)
@@ -825,12 +822,12 @@ class HostSide:
         else:
             is_drawn &= ends - starts >= chosen.min_ns
         self._layers = self._layers.take(is_drawn)
-        log = []
-        for start, end, name, args in self._log:
-            clipped = chosen.clip(start, end) if chosen.has_iteration(args.get("iteration")) else None
-            if clipped is not None and clipped[1] - clipped[0] >= chosen.min_ns:
-                log.append((*clipped, name, args if clipped == (start, end) else {**args, "cut": True}))
-        self._log = log
+        log = self._log
+        first, last = chosen.clipped(log.starts, log.ends)
+        is_drawn = np.array([chosen.has_iteration(one.args.get("iteration")) for one in log.others], bool)
+        is_drawn &= (first < last) & (last - first >= chosen.min_ns)
+        is_cut = (first != log.starts) | (last != log.ends)
+        self._log = log._replace(starts=first, ends=last, is_cut=is_cut).take(is_drawn)
         self._calls = [kept for row in self._calls if len((kept := self._kept(row, chosen)).starts)]
         self._messages = [kept for row in self._messages if len((kept := self._kept(row, chosen)).starts)]
 
@@ -849,12 +846,12 @@ class HostSide:
         kept = row._replace(starts=first, ends=last, is_cut=(first != starts) | (last != ends))
         return kept.take(is_shown)
 
-    def _log_spans(self, logs: Sequence[FrameworkLog]) -> list[_Span]:
+    def _log_spans(self, logs: Sequence[FrameworkLog]) -> list[HostSpan]:
         """Return the spans that the log itself bounds: warm-up and iterations, as printed."""
         clock = self._alignment.log_clock
         if clock is None:
             return []
-        spans: list[_Span] = []
+        spans: list[HostSpan] = []
         for log in logs:
             opened: tuple[int, str] | None = None
             events = [(event, clock.to_host(event.stamp)) for event in log.events if event.stamp is not None]
@@ -867,19 +864,18 @@ class HostSide:
                 if event.kind in ("forward begins", "backward begins"):
                     opened = at, f"warm-up · {'forward' if event.kind == 'forward begins' else 'backward'}"
                 elif event.kind in ("forward ends", "benchmark begins") and opened is not None:
-                    spans.append((opened[0], at, opened[1], {"iteration": 0, "line": event.line}))
+                    spans.append(HostSpan(opened[0], at, opened[1], "log", {"iteration": 0, "line": event.line}))
                     opened = None
                 elif event.kind == "iteration" and event.duration_ns is not None:
                     args: dict[str, Any] = {"line": event.line, "printed_ns": event.duration_ns}
                     if event.number is not None:
                         args["iteration"] = event.number
-                    spans.append((at - event.duration_ns, at, f"iteration {event.number}", args))
-        spans.sort(key=lambda span: span[0])
-        kept: list[_Span] = []
-        for start, end, name, args in spans:
-            start = max(start, kept[-1][1]) if kept else start
-            if end > start:
-                kept.append((start, end, name, args))
+                    spans.append(HostSpan(at - event.duration_ns, at, f"iteration {event.number}", "log", args))
+        kept: list[HostSpan] = []
+        for span in sorted(spans, key=lambda span: span.start):
+            start = max(span.start, kept[-1].end) if kept else span.start
+            if span.end > start:
+                kept.append(span._replace(start=start))
         return kept
 
     def bounds(self) -> Iterator[int]:
@@ -892,12 +888,8 @@ class HostSide:
         else:  # cut to the window, as they are drawn
             for column in self._clipped(*self._layers[:2]):
                 yield from present(column)[[0, -1]].tolist() if len(column) else ()
-        for start, end, _, _ in (*self._log[:1], *self._log[-1:]):
-            yield start
-            yield end
-        for row in (*self._calls, *self._messages):
-            yield int(row.starts[0])
-            yield int(row.ends.max())
+        for row in (self._log, *self._calls, *self._messages):
+            yield from (int(row.starts[0]), int(row.ends.max())) if len(row.starts) else ()
 
     def begins(self) -> Iterator[int]:
         """Yield when rows of passes and layers begin."""
@@ -923,7 +915,7 @@ class HostSide:
     def tracks(self) -> list[Track]:
         present = (
             (_LAYERS, "Layers on the host", _HELP_LAYERS, len(self._layers.items) > 0),
-            (_LOG, "Log", _HELP_LOG, bool(self._log)),
+            (_LOG, "Log", _HELP_LOG, len(self._log.starts) > 0),
         )
         tracks = [] if self._api is None else self._api.tracks()
         tracks += [
@@ -958,8 +950,8 @@ class HostSide:
 
     def events(self, origin: int, *, arrows: bool = True) -> Iterator[Event | Slices | Flows]:
         """Yield everything; without ``arrows`` everything else."""
-        for start, end, name, printed in self._log:
-            yield Slice(self._track(_LOG), start - origin, end - start, name, "log", printed)
+        if len(self._log.starts):
+            yield from _as_slices(self._track(_LOG), self._log, origin)
         yield from self._drawn_layers(origin)
         for number, (_, _, _, row) in self._lanes():
             yield from _as_slices(self._number(number), row, origin)

@@ -104,11 +104,6 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
     def has_iteration(self, iteration: int | None) -> bool:
         return _among(self.iterations, iteration)
 
-    def clip(self, start: int, end: int) -> tuple[int, int] | None:
-        """Return the part of a span in the window, None if there is none; a span with a length keeps one."""
-        first, last = max(start, self.begin), min(end, self.end)
-        return (first, last) if first < last or first == last == start == end else None
-
     def clipped(self, starts: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
         """Return the parts of spans of time in the window; a part that ends where it begins, or before, is none."""
         begin, end = (max(-_LATEST, min(at, _LATEST)) for at in (self.begin, self.end))
