@@ -145,29 +145,21 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     def holds_anything(self) -> bool:
         """Whether a table could show any of it."""
         of_profiles = any(profile.activities or profile.other_calls for profile in self.profiles)
-        return (
-            of_profiles
-            or bool(self.side_files)
-            or self.framework is not None
-            or bool(self.logs or any(log.records for log in self.libraries))
-        )
+        of_logs = self.logs or any(log.records for log in self.libraries)
+        return bool(of_profiles or of_logs or self.side_files or self.framework is not None)
 
     @property
     def alignment(self) -> Alignment | None:
         return self.alignments[0] if self.alignments else None
 
     def __repr__(self) -> str:
-        parts = [
-            count(sum(len(profile.activities) for profile in self.profiles), "enqueue") if self.profiles else "",
-            count(len({layer.layer for log in self.logs for layer in log.times.key.values}), "layer")
-            if self.logs
-            else "",
-            count(len(self.operations), "operation") if self.libraries else "",
-            count(sum(len(profile.nodes) for profile in self.tf_profiles), "TensorFlow node")
-            if self.tf_profiles
-            else "",
-        ]
-        told = ", ".join(filter(None, parts)) or "nothing"
+        counts = (
+            (self.profiles, "enqueue", sum(len(profile.activities) for profile in self.profiles)),
+            (self.logs, "layer", len({layer.layer for log in self.logs for layer in log.times.key.values})),
+            (self.libraries, "operation", len(self.operations)),
+            (self.tf_profiles, "TensorFlow node", sum(len(profile.nodes) for profile in self.tf_profiles)),
+        )
+        told = ", ".join(count(number, noun) for source, noun, number in counts if source) or "nothing"
         return f"<Run {self.name!r} of {', '.join(file.name for file in self.inputs)}: {told}>"
 
 

@@ -68,18 +68,18 @@ class Conversion(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def problems(self) -> list[str]:
         """Problems of the inputs, except errors and warnings that the library logged."""
-        notes = self.account.notes
-        return [note for note in notes if note.startswith("problem: ") and not any(word in note for word in LOGGED)]
+        return [note for note in self._own_notes if note.startswith("problem: ")]
+
+    @property
+    def _own_notes(self) -> list[str]:
+        return [note for note in self.account.notes if not any(word in note for word in LOGGED)]
 
     def said(self, verbose: bool = False) -> list[str]:
         """Return the lines for the command line: the answer between inputs and notes; with ``verbose`` also its
         evidence."""
         account = self.account
         evidence = account.evidence if verbose else []
-        # The answer block already shows the complaints of the library.
-        notes = (
-            account.notes if verbose else [note for note in account.notes if not any(word in note for word in LOGGED)]
-        )
+        notes = account.notes if verbose else self._own_notes  # the answer already shows the library's complaints
         return [*account.inputs, *evidence, *self.answer, *notes, *self.reasons]
 
     def __repr__(self) -> str:
