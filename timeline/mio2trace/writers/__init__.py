@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import re
 import zlib
 from collections import deque
@@ -142,11 +141,10 @@ def slices(
     notes = Notes() if notes is None else notes
     found = Found()
     faults: list[str] = []
-    with path.open("rb") as file:
-        packed = file.read(len(_GZIP)) == _GZIP
-        file.seek(0)
-        most = max(FREE_EXPANSION, MAX_EXPANSION * os.fstat(file.fileno()).st_size) if packed else None
-        checked = Checked(cast(BinaryIO, gzip.GzipFile(fileobj=file)) if packed else file, most)
+    with opened(path) as file:
+        is_packed = isinstance(file, gzip.GzipFile)
+        most = max(FREE_EXPANSION, MAX_EXPANSION * path.stat().st_size) if is_packed else None
+        checked = Checked(file, most)
         reader = io.BufferedReader(checked, 1 << 18)
         try:
             yield from writer.slices(cast(BinaryIO, reader), category, found)
@@ -195,6 +193,6 @@ def opened(path: Path) -> Iterator[BinaryIO]:
     import gzip
 
     with path.open("rb") as file:
-        packed = file.read(2) == _GZIP
+        packed = file.read(len(_GZIP)) == _GZIP
         file.seek(0)
         yield gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[misc]

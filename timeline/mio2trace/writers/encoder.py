@@ -674,7 +674,7 @@ def headings(trace: Trace) -> Iterator[bytes]:
     snapshot = b"".join(tp.message(1, clock) for clock in clocks) + tp.integer(2, tp.BOOTTIME)
     yield tp.packet(tp.message(tp.CLOCK_SNAPSHOT, snapshot), tp.integer(tp.SEQUENCE, tp.NOBODYS + 1))
     yield tp.marked(tp.BEGIN_MARK)
-    attributes = b"".join(tp.message(1, one) for one in _attributes(trace.metadata))
+    attributes = b"".join(tp.message(1, one) for one in _attributes("", trace.metadata))
     if attributes:
         yield tp.stateless(tp.message(tp.ATTRIBUTES, attributes))
     in_view = trace.in_view()
@@ -695,7 +695,9 @@ def headings(trace: Trace) -> Iterator[bytes]:
             yield tp.stateless(tp.message(tp.TRACK_DESCRIPTOR, body))
         elif not track.main:
             parent = uuids.get((track.process, None), 0)
-            yield tp.stateless(tp.message(tp.TRACK_DESCRIPTOR, _row(track, uuids[track.process, track.id], parent)))
+            fields = [tp.integer(1, uuids[track.process, track.id]), tp.text(2, cleaned(track.name))]
+            fields += [tp.integer(5, parent), *placed(track.sort, track.description)]
+            yield tp.stateless(tp.message(tp.TRACK_DESCRIPTOR, b"".join(fields)))
 
 
 def _group(process: Process, main: Track | None, uuid: int) -> bytes:
@@ -712,11 +714,6 @@ def _group(process: Process, main: Track | None, uuid: int) -> bytes:
     return b"".join([*fields, *placed(process.sort, help_)])
 
 
-def _row(track: Track, uuid: int, parent: int) -> bytes:
-    fields = [tp.integer(1, uuid), tp.text(2, cleaned(track.name)), tp.integer(5, parent)]
-    return b"".join([*fields, *placed(track.sort, track.description)])
-
-
 def placed(rank: int, description: str) -> Iterator[bytes]:
     yield tp.integer(12, max(-(1 << 31), min(rank, (1 << 31) - 1)))
     if description:
@@ -724,27 +721,19 @@ def placed(rank: int, description: str) -> Iterator[bytes]:
     yield tp.integer(15, tp.NEVER_MERGED)
 
 
-def _attributes(metadata: Mapping[str, Any], path: str = "") -> Iterator[bytes]:
-    """Return the metadata with flat keys: ``clock.device.offset_ns``, ``inputs[0].size``; values are texts and
-    integers."""
-    for key, value in metadata.items():
-        yield from _attribute(f"{path}{cleaned(key)}", value)
-
-
-def _attribute(path: str, value: Any) -> Iterator[bytes]:
+def _attributes(path: str, value: Any) -> Iterator[bytes]:
+    """Return metadata with flat keys: ``clock.device.offset_ns``, ``inputs[0].size``; values are texts and integers."""
     if isinstance(value, Mapping):
-        yield from _attributes(value, f"{path}.")
+        for key, item in value.items():
+            yield from _attributes(f"{path}.{cleaned(key)}" if path else cleaned(key), item)
     elif isinstance(value, (list, tuple)):
         for number, item in enumerate(value):
-            yield from _attribute(f"{path}[{number}]", item)
+            yield from _attributes(f"{path}[{number}]", item)
+    elif isinstance(value, bool):
+        yield tp.text(1, path) + tp.text(3, str(value).lower())
     elif value is not None:
         clean = cleaned(value)
-        whole = isinstance(clean, int) and not isinstance(clean, bool)
-        yield tp.text(1, path) + (tp.integer(2, clean) if whole else tp.text(3, _said(clean)))
-
-
-def _said(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+        yield tp.text(1, path) + (tp.integer(2, clean) if isinstance(clean, int) else tp.text(3, str(clean)))
 
 
 def _origin_ns(metadata: Mapping[str, Any]) -> int | None:
