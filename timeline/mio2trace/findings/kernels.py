@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 
 import msgspec
@@ -72,7 +72,6 @@ def _transposes(subject: Subject) -> Iterator[Found]:
         of_these: Severity = "high" if part >= MANY_OF_CONVOLUTIONS else "medium"
         yield subject.found(
             ns,
-            count=1,
             number=f"{subject.time(ns)}, {percent(part)} of the time of convolutions.",
             severity=max(of_all, of_these, key=SEVERITIES.index),
             advice=_layout(subject),
@@ -104,7 +103,6 @@ def _casts(subject: Subject) -> Iterator[Found]:
         of_miopen = any(form.kind.role == "cast" and form.name.startswith(_OF_MIOPEN) for form in forms)
         yield subject.found(
             ns,
-            count=1,
             number=f"{subject.time(ns)}, {percent(subject.share(ns))} of the kernel time.",
             advice=_CAST_BY_SOLVER if of_miopen else "Keep one type from layer to layer.",
         )
@@ -121,7 +119,6 @@ def _helpers(subject: Subject) -> Iterator[Found]:
         if ns >= HELPERS * of_primitive[primitive]:
             yield subject.found(
                 ns,
-                count=1,
                 number=f"{role}: {subject.time(ns)}, {percent(ns / of_primitive[primitive])} of the time"
                 f" of {primitive}, {percent(subject.share(ns))} of the kernel time.",
                 scope=(primitive,),
@@ -559,7 +556,7 @@ def _intensity(problem: Problem) -> float:
 def _slow(subject: Subject) -> Iterator[Found]:
     if subject.gpu is not None:
         return  # the rule on the peak of the device says more
-    slow: dict[str, tuple[float, Problem, str]] = {}
+    slow: list[tuple[float, Problem, str]] = []
     for problem in subject.problems:
         own = problem.gflops
         if not own or subject.share(problem.ns) < OF_T or problem.operation.is_plain:
@@ -572,10 +569,8 @@ def _slow(subject: Subject) -> Iterator[Found]:
                 f"{problem.at_line} ({f'{by}, ' if by else ''}{rate(own)}); {len(others)} similar problems have"
                 f" {rate(usual)}"
             )
-            slow[problem.name] = problem.ns * (1 - own / usual), problem, like
-    if slow:
-        _, worst, _ = max(slow.values(), key=lambda one: one[0])
-        yield from _saved(subject, list(slow.values()), _faster(subject, worst))
+            slow.append((problem.ns * (1 - own / usual), problem, like))
+    yield from _saved(subject, slow, lambda worst: _faster(subject, worst))
 
 
 def _faster(subject: Subject, slow: Problem) -> str:
@@ -630,14 +625,10 @@ def _gap(subject: Subject) -> Iterator[Found]:
             continue
         saved = problem.ns - limit.least_ns
         if subject.share(saved) >= GAP:
-            of_peak = (
-                f"{problem.at_line}, at {percent(limit.part)} of the peak of {subject.gpu.name} ({limit.by}-bound)"
-            )
-            below.append((saved, problem, of_peak))
+            peak = f"{percent(limit.part)} of the peak of {subject.gpu.name} ({limit.by}-bound)"
+            below.append((saved, problem, f"{problem.at_line}, at {peak}"))
             by[problem.name] = limit.by
-    if below:
-        _, worst, _ = max(below, key=lambda one: one[0])
-        yield from _saved(subject, below, _NEARER[by[worst.name]])
+    yield from _saved(subject, below, lambda worst: _NEARER[by[worst.name]])
 
 
 _NEARER = {
@@ -646,20 +637,21 @@ _NEARER = {
 }
 
 
-def _saved(subject: Subject, below: list[tuple[float, Problem, str]], advice: str) -> Iterator[Found]:
-    """Make one finding for all of them; the sentence names the problem with the most time at stake."""
-    below = sorted(below, key=lambda one: -one[0])
-    saved = sum(ns for ns, _, _ in below)
-    problems = [problem for _, problem, _ in below]
-    yield subject.found(
-        saved,
-        count=len(below),
-        number=f"{count(len(below), 'problem')}, at most {subject.time(saved)}"
-        f" ({percent(subject.share(saved))} of the kernel time) to save. Largest: {below[0][2]}.",
-        advice=advice,
-        scope=tuple(problem.name for problem in problems),
-        drivers=drivers(problems),
-    )
+def _saved(
+    subject: Subject, below: list[tuple[float, Problem, str]], advice: Callable[[Problem], str]
+) -> Iterator[Found]:
+    """Make one finding for all of them, if there are any; sentence and advice are about the problem with the most time
+    at stake."""
+    if below:
+        below = sorted(below, key=lambda one: -one[0])
+        saved, (_, worst, said) = sum(ns for ns, _, _ in below), below[0]
+        yield subject.found_in(
+            [problem for _, problem, _ in below],
+            saved,
+            number=f"{count(len(below), 'problem')}, at most {subject.time(saved)}"
+            f" ({percent(subject.share(saved))} of the kernel time) to save. Largest: {said}.",
+            advice=advice(worst),
+        )
 
 
 def _small(subject: Subject) -> Iterator[Found]:
@@ -677,12 +669,10 @@ def _small(subject: Subject) -> Iterator[Found]:
         ns = sum(problem.ns for problem, _ in small)
         first, tiles = small[0]
         most = f"{first.at_line} has {count(tiles, 'tile')} of 64 x 64 for {count(units, 'compute unit')}"
-        yield subject.found(
+        yield subject.found_in(
+            [problem for problem, _ in small],
             ns,
-            count=len(small),
             number=f"{count(len(small), 'problem')}, {percent(subject.share(ns))} of the kernel time. {most}.",
-            scope=tuple(problem.name for problem, _ in small),
-            drivers=drivers([problem for problem, _ in small]),
         )
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mio2trace.align import NONE
 from mio2trace.findings.rule import RECORDING, Found, Rule, Severity, at_most_medium, ms, percent, severity_of
-from mio2trace.findings.subject import MOST_LOST, Problem, Subject, drivers
+from mio2trace.findings.subject import MOST_LOST, Problem, Subject
 from mio2trace.kernels.names import normalise
 from mio2trace.measures.cost import Bandwidth, bandwidth
 from mio2trace.measures.device_time import Busy, Covered, Exposed, Window, class_of_kernel, exposed_copies
@@ -518,12 +518,10 @@ def _unsteady(subject: Subject) -> Iterator[Found]:
     if found:
         found.sort(key=lambda one: -one[0])
         over = sum(ns for ns, _, _ in found)
-        yield subject.found(
+        yield subject.found_in(
+            [problem for _, problem, _ in found],
             over,
-            count=len(found),
             number=found[0][2],
-            scope=tuple(problem.name for _, problem, _ in found),
-            drivers=drivers([problem for _, problem, _ in found]),
             advice=_CHANGES.format(tool="nvidia-smi" if subject.profile.is_nvidia else "rocm-smi"),
         )
 

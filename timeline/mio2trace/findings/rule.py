@@ -27,10 +27,10 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     there is little room.
     """
 
-    ns: int | None
-    share: float | None
-    count: int
     number: str
+    ns: int | None = None
+    share: float | None = None
+    count: int = 1
     scope: tuple[str, ...] = ()
     drivers: tuple[str, ...] = ()
     severity: Severity | None = None

@@ -313,6 +313,11 @@ class Subject:
         """Return a finding about a sum over all steady iterations, such as `T`; ``more``: its other fields."""
         return Found(ns=self.each(ns), share=self.share(ns), **more)
 
+    def found_in(self, problems: Sequence[Problem], ns: float, **more: Any) -> Found:
+        """Return a finding about some problems."""
+        names = tuple(problem.name for problem in problems)
+        return self.found(ns, count=len(problems), scope=names, drivers=drivers(problems), **more)
+
     @cached_property
     def stretches(self) -> list[Sequence[int]]:
         """Operations of the kernels and copies of each steady iteration, in order, each once."""

@@ -192,8 +192,6 @@ def _counter_run(subject: Subject) -> Iterator[Found]:
     kernels = int(profile.commands.counters.where(bool).sum())
     if kernels:
         yield Found(
-            ns=None,
-            share=None,
             count=kernels,
             number=f"{count(kernels, 'kernel')} {'has' if kernels == 1 else 'have'} values of"
             f" {count(len(profile.counters), 'hardware counter')}.",
@@ -222,8 +220,6 @@ def _capture(subject: Subject) -> Iterator[Found]:
         captured = subject.profile.captured
         graphs = len({one.capture for one in captured})
         yield Found(
-            ns=None,
-            share=None,
             count=graphs,
             number=f"{count(len(captured), 'launch')} went into {count(graphs, 'graph')} and ran nothing here. The GPU"
             " idles by design.",
