@@ -28,10 +28,23 @@ from mio2trace.answer.content import is_product
 from mio2trace.cli import cli
 from mio2trace.comparing import Compared, Comparison, Part, RunRecord, Side, compare
 from mio2trace.comparing import sides as bases
-from mio2trace.comparing.comparison import change, decision, groups, has_changed, headline, interval, label, seen, tally
 from mio2trace.comparing.record import CUT, Facts, Inside, Rank, StepDoubt, collect, condensed, cut, facts, mean_of
 from mio2trace.comparing.statistics import _apart, _medians, separated, verdict
-from mio2trace.comparing.text import block, comment, document, page
+from mio2trace.comparing.text import (
+    block,
+    change,
+    comment,
+    decision,
+    document,
+    groups,
+    has_changed,
+    headline,
+    interval,
+    label,
+    page,
+    seen,
+    tally,
+)  # fmt: skip
 from mio2trace.model.miopen import Message, MiopenLog
 from mio2trace.notes import InputError, Notes
 from mio2trace.outgoing import markdown_text

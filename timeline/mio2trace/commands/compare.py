@@ -167,7 +167,7 @@ def _draw(comparison: Comparison, sides: Sequence[Source], path: str) -> None:
 
 
 def _verdicts(comparisons: Sequence[Comparison]) -> list[str]:
-    from mio2trace.comparing.comparison import headline
+    from mio2trace.comparing.text import headline
 
     several = len(comparisons) > 1
     return [f"{one.b.name}: {headline(one)}" if several else headline(one) for one in comparisons]
