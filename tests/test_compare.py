@@ -28,23 +28,10 @@ from mio2trace.answer.content import is_product
 from mio2trace.cli import cli
 from mio2trace.comparing import Compared, Comparison, Part, RunRecord, Side, compare
 from mio2trace.comparing import sides as bases
+from mio2trace.comparing import text as texts
 from mio2trace.comparing.record import CUT, Facts, Inside, Rank, StepDoubt, collect, condensed, cut, facts, mean_of
 from mio2trace.comparing.statistics import _apart, _medians, separated, verdict
-from mio2trace.comparing.text import (
-    block,
-    change,
-    comment,
-    decision,
-    document,
-    groups,
-    has_changed,
-    headline,
-    interval,
-    label,
-    page,
-    seen,
-    tally,
-)  # fmt: skip
+from mio2trace.comparing.text import block, change, decision, document, headline, label, page, seen
 from mio2trace.model.miopen import Message, MiopenLog
 from mio2trace.notes import InputError, Notes
 from mio2trace.outgoing import markdown_text
@@ -347,7 +334,7 @@ def test_a_base_of_many_parts_keeps_the_same_ones_of_each_run_and_says_what_it_l
     assert together == pytest.approx(sum(left) / sum(run.mean_ns for run in kept.runs))
     smallest = min(part.mean_ns for run in kept.runs for part in run.parts if part.name != "grows")
     assert 0 < most <= 3 * smallest / sum(run.mean_ns for run in kept.runs)
-    assert any(line.startswith("a base keeps no parts below ") for line in tally(comparison))
+    assert any(line.startswith("a base keeps no parts below ") for line in texts.tally(comparison))
     assert Comparison(sides[0], sides[1]).uncompared is None
     other = base(tmp_path, "b", sides[1])
     done = run(path, other, "--fail-above", "problem:10%")
@@ -523,7 +510,7 @@ def test_no_verdict_contradicts_its_interval(a: list[list[float]], b: list[list[
         )
     assert said.startswith(label(row))
     assert change(row.ratio) in said
-    assert interval(row) in said
+    assert texts.interval(row) in said
 
 
 @pytest.mark.parametrize(
@@ -605,7 +592,7 @@ def test_the_step_has_a_verdict_beside_that_of_the_kernels(a: Side, b: Side, wor
     assert lines[0].startswith("NO CHANGE SHOWN")
     assert written["step_headline"] in re.sub(r"\s+", " ", " ".join(lines))
     assert not any(line.startswith("step        step") for line in lines)  # its time stands in the headline
-    assert markdown_text(written["step_headline"]) in comment([comparison])
+    assert markdown_text(written["step_headline"]) in texts.comment([comparison])
     rows = {row["name"]: row["verdict"] for row in written["rows"] if row["part"] == "step"}
     assert rows["step"] == (word if word in ("faster", "slower") else rows["step"])
     assert word == "not decided" or rows["step"] in (word, "~")
@@ -679,13 +666,13 @@ def test_one_cause_is_one_row(record: RunRecord) -> None:
     comparison = Comparison(
         noisy(record, 3, 1, of_one_kernel(record, 1)), noisy(record, 3, 2, of_one_kernel(record, 1.3))
     )
-    (group,) = (one for one in groups(comparison.rows) if one.row.kind == "problem" and one.row.word == "slower")
+    (group,) = (one for one in texts.groups(comparison.rows) if one.row.kind == "problem" and one.row.word == "slower")
     assert len(group.members) == sum(part.kind == "problem" and part.primitive == "conv" for part in record.parts) > 4
     said = f"{len(group.members)} problems, all miopenSp3AsmConv_v21_1_2_gfx9_fp16_f2x3"
     assert group.row.name == said
     assert group.row.a_ns == pytest.approx(sum(row.a_ns or 0 for row in group.members))
     assert group.row.ratio == pytest.approx(1.3, rel=0.05)
-    for text in ("\n".join(block(comparison)), comment([comparison]), html.unescape(page([comparison], "m"))):
+    for text in ("\n".join(block(comparison)), texts.comment([comparison]), html.unescape(page([comparison], "m"))):
         assert said[:30] in text.replace("\\", "")
 
 
@@ -704,7 +691,7 @@ def test_a_cause_shows_what_differs_between_long_names_of_kernels(record: RunRec
         return change
 
     comparison = Comparison(noisy(record, 3, 1, tiled("128x256x32", 1)), noisy(record, 3, 2, tiled("64x64x32", 1.5)))
-    (group,) = (one for one in groups(comparison.rows) if one.row.kind == "problem" and one.row.word == "slower")
+    (group,) = (one for one in texts.groups(comparison.rows) if one.row.kind == "problem" and one.row.word == "slower")
     cause = "kernels Cijk Ailk_Bljk BBS_BH MT128x256x32 -> Cijk Ailk_Bljk BBS_BH MT64x64x32"
     assert group.row.cause == cause
     lines = block(comparison)
@@ -839,7 +826,7 @@ def test_a_large_difference_is_shown_although_nothing_is_decided() -> None:
     comparison = Comparison(sampled([100], [130], [160]), sampled([120], [150], [190]))
     (row,) = comparison.rows
     assert row.word == "~"
-    assert has_changed(row)
+    assert texts.has_changed(row)
     assert decision(row) == "the interval includes no change"
     assert any(line.startswith("not decided k") and line.endswith("?") for line in block(comparison))
 
