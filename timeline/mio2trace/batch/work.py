@@ -44,15 +44,6 @@ from mio2trace.snapshot import journals_of
 State = Literal["converted", "failed"]
 
 
-class Maker(NamedTuple):
-    """The properties, besides the files, that decide whether tables are up to date: the version of the program, the
-    layout of its tables (`mio2trace.batch.work.layout`), and the options."""
-
-    version: str
-    layout: str
-    options: str
-
-
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a run ended. ``inputs``: the hash of each file, never a path; empty if the files could not be read. ``rows``:
     the names of its runs in the tables, if there are several. ``layout``: of its tables. ``options``: those that differ
@@ -77,10 +68,6 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def names(self) -> tuple[str, ...]:
         """The names of its runs in the tables."""
         return self.rows or (self.run,)
-
-    @property
-    def maker(self) -> Maker:
-        return Maker(self.version, self.layout, self.options)
 
 
 class Journal:
@@ -178,20 +165,29 @@ ATTEMPTS = 3
 """How often a run is given to another warm process after one is killed."""
 
 
+class BatchOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of all runs of a batch. ``shard``: the part of the runs, and the number of parts. ``again``: also repeat
+    failed runs. ``analysis``: options of `mio2trace.analysis`. ``tables_only``: without the snapshots that make runs
+    inputs of other commands. ``function``: gets a `Work` and a folder, writes tables there, moves them into place
+    (`put`), and returns a `Made`."""
+
+    limits: Limits = UNLIMITED
+    shard: tuple[int, int] | None = None
+    again: bool = False
+    analysis: Mapping[str, Any] = {}
+    tables_only: bool = False
+    function: str = ANALYSE
+
+
 class Work(NamedTuple):
-    """The work for a worker. ``function``: gets this and a folder, writes tables there, moves them into place (`put`),
-    and returns a `Made`. ``folder``: the dataset. ``staging``: a folder in it for unfinished tables. ``before``: names
-    that the run had in the dataset. ``options``: of `analyse`. ``tables_only``: without the snapshot that makes the run
-    an input of other commands."""
+    """The work for a worker. ``folder``: the dataset. ``staging``: a folder in it for unfinished tables. ``before``:
+    names that the run had in the dataset."""
 
     run: FoundRun
     folder: str
     staging: str
-    limits: Limits = UNLIMITED
-    options: Mapping[str, Any] = {}
+    options: BatchOptions = BatchOptions()
     before: tuple[str, ...] = ()
-    tables_only: bool = False
-    function: str = ANALYSE
 
 
 class Made(NamedTuple):
@@ -217,7 +213,7 @@ def do(work: Work) -> Entry:
         os.makedirs(work.staging, exist_ok=True)
         staging = tempfile.mkdtemp(dir=work.staging)
         for _ in range(ATTEMPTS):
-            ended = of_this_thread(MODULES).call(work.function, work, staging, limits=work.limits)
+            ended = of_this_thread(MODULES).call(work.options.function, work, staging, limits=work.options.limits)
             if ended.how != "lost":
                 break
     except OSError as error:
@@ -236,7 +232,7 @@ def entry_of(work: Work, made: Made, inputs: tuple[str, ...], seconds: float) ->
         run=work.run.name,
         state="converted" if made.error is None else "failed",
         inputs=inputs,
-        **maker_of(work.options, work.tables_only)._asdict(),
+        **made_with(work.options),
         seconds=round(seconds, 3),
         ended=round(time.time(), 3),
         error=made.error,
@@ -256,14 +252,18 @@ def put_failure(work: Work, error: str) -> None:
 
 def written_failure(folder: str, name: str, error: str, *, tell: Tell) -> None:
     """Write that row in a confined process, like the analysis."""
-    from mio2trace.dataset import write_failed
+    from mio2trace.dataset import write_tables
+    from mio2trace.dataset.rows import failed_run
 
-    write_failed(folder, name, error)
+    write_tables({"runs": failed_run(name, error)}, folder, name)
 
 
-def maker_of(options: Mapping[str, Any], tables_only: bool) -> Maker:
-    """Return the layout and the options that determine tables now."""
-    return Maker(mio2trace.__version__, layout(tables_only), asked(options, tables_only))
+def made_with(options: BatchOptions) -> dict[str, Any]:
+    """Return the fields of an `Entry` that decide, besides the files, whether tables are up to date."""
+    # Tables of runs that were read with other options differ.
+    chosen = {**options.analysis, "tables_only": options.tables_only}
+    asked = " ".join(f"{name}={value}" for name, value in sorted(chosen.items()) if value not in (None, False, ()))
+    return {"version": mio2trace.__version__, "layout": layout(options.tables_only), "options": asked}
 
 
 @cache
@@ -309,12 +309,6 @@ def _rehearse() -> None:
             analyse([str(log)])
 
 
-def asked(options: Mapping[str, Any], tables_only: bool) -> str:
-    """Return the options that differ from the defaults: tables of runs that were read with other options differ."""
-    chosen = {**options, "tables_only": tables_only}
-    return " ".join(f"{name}={value}" for name, value in sorted(chosen.items()) if value not in (None, False, ()))
-
-
 def analysed(work: Work, staging: str, *, tell: Tell) -> Made:
     """Analyse a run, write its tables, and move them into place."""
     from mio2trace.analysis import AnalysisOptions, analyse
@@ -323,7 +317,7 @@ def analysed(work: Work, staging: str, *, tell: Tell) -> Made:
 
     try:
         tell(hashes(work.run.files))
-        analysis = analyse(work.run.files, AnalysisOptions(**work.options))
+        analysis = analyse(work.run.files, AnalysisOptions(**work.options.analysis))
         runs = analysis.each
         require_anything(runs, analysis)
     except (InputError, OptionError) as error:
@@ -340,7 +334,7 @@ def analysed(work: Work, staging: str, *, tell: Tell) -> Made:
                 name,
                 analysis.notes,
                 cleaner=analysis.cleaner,
-                tables_only=work.tables_only,
+                tables_only=work.options.tables_only,
                 beside=beside,
             )
         written = put(staging, work.folder)
@@ -450,18 +444,6 @@ HANDED_ON = 5
 """How often a run is given to another worker after the worker of a cluster is lost."""
 
 
-class BatchOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of all runs of a batch. ``shard``: the part of the runs, and the number of parts. ``again``: also repeat
-    failed runs. ``analysis``: options of `mio2trace.analysis`. ``tables_only``, ``function``: of each run (`Work`)."""
-
-    limits: Limits = UNLIMITED
-    shard: tuple[int, int] | None = None
-    again: bool = False
-    analysis: Mapping[str, Any] = {}
-    tables_only: bool = False
-    function: str = ANALYSE
-
-
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """How the runs ended, now and in earlier batches."""
 
@@ -544,12 +526,14 @@ def _planned(
 ) -> tuple[list[FoundRun], tuple[Entry, ...]]:
     """Return the runs to do, largest first, and the journal lines of the finished runs. A run is done if the journal
     has equal files with equal options, and its tables exist."""
-    maker = maker_of(options.analysis, options.tables_only)
+    now = made_with(options)
     tables = [table for table in FOLDERS if table != SNAPSHOT or not options.tables_only]
 
     def is_done(run: FoundRun) -> bool:
         entry = entries.get(run.name)
-        if entry is None or entry.maker != maker or (entry.state == "failed" and options.again):
+        if entry is None or (entry.state == "failed" and options.again):
+            return False
+        if any(getattr(entry, name) != value for name, value in now.items()):
             return False
         kept = ["runs"] if entry.state == "failed" else tables
         if any(file_name(name) not in there[table] for table in kept for name in entry.names):
@@ -580,11 +564,8 @@ def _works(
             run=run._replace(files=tuple(map(os.path.abspath, run.files))),
             folder=os.path.abspath(folder),
             staging=os.path.abspath(staging),
-            limits=options.limits,
-            options=dict(options.analysis),
+            options=options,
             before=() if before is None else before.names,
-            tables_only=options.tables_only,
-            function=options.function,
         )
 
 

@@ -29,7 +29,7 @@ import mio2trace
 from mio2trace.analysis import Analysis, AnalysisOptions, Run, analyse, snapshot_of
 from mio2trace.answer import report_of
 from mio2trace.conversion import convert, what_is_missing
-from mio2trace.dataset.rows import Data, arrow_codes, arrow_table, failed_run, of_rows, tables_of
+from mio2trace.dataset.rows import Data, arrow_codes, arrow_table, of_rows, tables_of
 from mio2trace.files import TABLES_SUFFIX, umask
 from mio2trace.machine import give_back_freed_memory, without_garbage_collection
 from mio2trace.notes import InputError, Notes
@@ -55,7 +55,6 @@ __all__ = [
     "replace",
     "require_anything",
     "tables_of",
-    "write_failed",
     "write_run",
 ]
 
@@ -93,11 +92,6 @@ def require_anything(runs: Sequence[Run], analysis: Analysis) -> None:
     """Raises `InputError` if no run holds anything for a table: inputs that `convert` refuses give no row either."""
     if not any(run.holds_anything for run in runs):
         raise InputError(f"{analysis.names}: {what_is_missing(runs[0], analysis.notes)}")
-
-
-def write_failed(folder: str | os.PathLike[str], name: str, error: str) -> None:
-    """Write the row of a run that failed; the dataset has nothing else of this run."""
-    write_tables({"runs": failed_run(name, error)}, folder, name)
 
 
 def replace(path: str, runs: Sequence[Run], analysis: Analysis, repetitions: Sequence[Run] = ()) -> dict[str, int]:
