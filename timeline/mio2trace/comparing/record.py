@@ -492,14 +492,18 @@ class InsideIterations(msgspec.Struct, frozen=True, kw_only=True):
 
 def inside_iterations(measures: Measures) -> InsideIterations:
     """Return the parts of the steady iterations of a profile."""
-    count, problem_of = len(measures.steady.iterations), measures.steady.problem_of
+    told, problem_of = measures.steady.told, measures.steady.problem_of
+    count = len(told.steady)
+    place_of = {number: at for at, number in enumerate(told.steady)}
+    # The last one is for kernels in no iteration.
+    counted = [*(place_of.get(one.number, NONE) for one in told.all), NONE]
     names = [""] * (len(measures.first_of) + 1)  # the last one is for no operation
     for index, operation in measures.operation_at.items():
         if operation.phase == "run":
             names[index] = problem_of[index]
     searches = [index for index, one in measures.operation_at.items() if one.phase == "find"]
     links, commands, forms = measures.alignment.links, measures.alignment.profile.commands, measures.forms
-    places = measures.steady.counted.place_of
+    places = np.array(counted)[told.place_of]
     operation_of, run_of = np.asarray(links.operation_of), np.asarray(links.run_of)
     is_searching = commands.is_kernel & (places == NONE) & np.isin(operation_of, searches)
     rows = np.flatnonzero(commands.is_kernel & (places != NONE))

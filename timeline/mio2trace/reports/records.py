@@ -145,11 +145,12 @@ def _around(operations: Sequence[Operation]) -> Callable[[Message | Command | En
     by_thread: defaultdict[int | None, list[Operation]] = defaultdict(list)
     for operation in operations:
         by_thread[operation.thread].append(operation)
+    lines = {thread: [one.line for one in own] for thread, own in by_thread.items()}
 
     def around(record: Message | Command | Entry) -> Operation | None:
-        own = by_thread[record.thread]
-        place = bisect_right(own, record.line, key=lambda one: one.line) - 1
-        return own[place] if place >= 0 and record.line <= own[place].end_line else None
+        place = bisect_right(lines.get(record.thread, ()), record.line) - 1
+        operation = by_thread[record.thread][place] if place >= 0 else None
+        return operation if operation is not None and record.line <= operation.end_line else None
 
     return around
 
