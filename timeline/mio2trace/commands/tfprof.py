@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 
 _STEPS = re.compile(r"avg|(-?\d{1,18})(?:-(\d{1,18}))?", re.ASCII)
 _MINIMUM = re.compile(r"(\w+)=(\d{1,18})", re.ASCII)
-_ONLY_WITH_TEXT = ("max_depth", "least", "order_by", "account", "start", "trim", "hide", "displayed_only", "select",
-                   "console")  # fmt: skip
+
+
+_expressions = functools.partial(click.option, multiple=True, metavar="REGEX")
 
 
 @click.command(cls=options.Command, no_args_is_help=True)
@@ -46,12 +48,12 @@ _ONLY_WITH_TEXT = ("max_depth", "least", "order_by", "account", "start", "trim",
 @click.option("--select", metavar="COLUMN,...", help="Columns of the view.")
 @click.option("--order-by", metavar="COLUMN", help="Order by name, or by the totals of a number, largest first.")
 @click.option("--max-depth", type=click.IntRange(min=1), metavar="N", help="The root has depth 1. Default: 50.")
-@click.option("--min", "least", multiple=True, metavar="COLUMN=N", help="Leave out rows with less (repeatable).")
-@click.option("--account", multiple=True, metavar="REGEX", help="Only ops of these types count (repeatable).")
-@click.option("--start", multiple=True, metavar="REGEX", help="Scopes to begin with (repeatable).")
-@click.option("--trim", multiple=True, metavar="REGEX", help="Scopes whose children are not shown (repeatable).")
-@click.option("--hide", multiple=True, metavar="REGEX", help="Rows to leave out (repeatable).")
-@options.flag("--displayed-only", help="Count only shown rows in totals.")
+@click.option("--min", "minima", multiple=True, metavar="COLUMN=N", help="Leave out rows with less (repeatable).")
+@_expressions("--account", "account_type_regexes", help="Only ops of these types count (repeatable).")
+@_expressions("--start", "start_name_regexes", help="Scopes to begin with (repeatable).")
+@_expressions("--trim", "trim_name_regexes", help="Scopes whose children are not shown (repeatable).")
+@_expressions("--hide", "hide_name_regexes", help="Rows to leave out (repeatable).")
+@options.flag("--displayed-only", "account_displayed_op_only", help="Count only shown rows in totals.")
 @options.flag("--console", help="Print the view with its options, as TensorFlow does on a console.")
 @options.printing_options
 @options.reading_options
@@ -84,7 +86,7 @@ def tfprof(  # noqa: PLR0913 - click gives each option by keyword
     """
     from mio2trace.notes import Notes
 
-    used = [f"--{'min' if name == 'least' else name.replace('_', '-')}" for name in _ONLY_WITH_TEXT if view[name]]
+    used = [one.opts[0] for one in click.get_current_context().command.params if view.get(one.name or "")]
     if used and not text:
         raise click.UsageError(f"{used[0]} needs --text")
     given = {"--format": printing.form, "--no-header": no_header, "--notebook-units": notebook_units}
@@ -94,13 +96,14 @@ def tfprof(  # noqa: PLR0913 - click gives each option by keyword
         raise click.UsageError(f"--text cannot be combined with {against[0]}")
     if no_header and printing.printed_as() not in ("csv", "table"):
         raise click.UsageError(f"--no-header cannot be combined with --format {printing.printed_as()}")
-    for expression in (*show, *view["account"], *view["start"], *view["trim"], *view["hide"]):
+    for expression in (*show, *(one for name, of in view.items() if name.endswith("_regexes") for one in of)):
         _check_expression(expression)
     wanted = _steps(steps, text)
     notes = Notes()
     profile, views = _read(files, reading, notes)
     if text:
-        _print_views(profile, files, wanted, _view_options(show, view), notes, view["console"])
+        console = view.pop("console")
+        _print_views(profile, files, wanted, _view_options(show, view), notes, console)
         say(notes, [], quiet)
         return
     table, said = _table(profile, views, wanted, show, "notebook" if notebook_units else "exact", notes)
@@ -148,33 +151,23 @@ def _chosen(wanted: Sequence[range | None], known: Sequence[int]) -> list[int | 
 
 
 def _view_options(show: tuple[str, ...], view: dict[str, Any]) -> ScopeOptions:
+    """``view``: the given values by the names of `ScopeOptions`."""
     from mio2trace.reports import tfprof as scope
 
     minima = []
-    for one in view["least"]:
+    for one in view["minima"]:
         match = _MINIMUM.fullmatch(one)
         if match is None or match[1] not in scope.MINIMA:
             raise click.UsageError(f"--min {one}: expected COLUMN=N with one of {', '.join(scope.MINIMA)}")
         minima.append((match[1], int(match[2])))
-    order = view["order_by"] or "name"
-    if order not in scope.ORDERS:
-        raise click.UsageError(f"--order-by {order}: expected one of {', '.join(scope.ORDERS)}")
-    select = tuple(view["select"].split(",")) if view["select"] else scope.NOTEBOOK_SELECT
+    if view["order_by"] and view["order_by"] not in scope.ORDERS:
+        raise click.UsageError(f"--order-by {view['order_by']}: expected one of {', '.join(scope.ORDERS)}")
+    select = tuple(view["select"].split(",")) if view["select"] else ()
     for name in select:
         if name not in scope.SELECTABLE:
             raise click.UsageError(f"--select: no column {name!r}; expected some of {', '.join(scope.SELECTABLE)}")
-    return scope.ScopeOptions(
-        max_depth=view["max_depth"] or 50,
-        minima=tuple(minima),
-        order_by=order,
-        account_type_regexes=view["account"] or (".*",),
-        start_name_regexes=view["start"] or (".*",),
-        trim_name_regexes=view["trim"],
-        show_name_regexes=show or scope.NOTEBOOK_SHOW,
-        hide_name_regexes=view["hide"],
-        account_displayed_op_only=view["displayed_only"],
-        select=select,
-    )
+    given = {**view, "minima": tuple(minima), "select": select, "show_name_regexes": show}
+    return scope.ScopeOptions(**{name: value for name, value in given.items() if value})
 
 
 def _read(files: Sequence[str], reading: options.Reading, notes: Notes) -> tuple[TfProfile | None, list[TfView]]:
