@@ -486,26 +486,20 @@ def ranked_rows(ranking: Ranking[Key], names: Mapping[Key, Row], unit: Unit) -> 
 def ends(ranking: Ranking[Key], name: str, unit: Unit) -> list[Row]:
     """Return the last rows, named in the column ``name``: the time in no row, and the total."""
     rest, total = ranking.rest, ranking.total
-    return last_rows(name, {} if rest is None else {rest.key: [rest]}, [total], total.iterations, unit)
+    parts = {} if rest is None else {rest.key: [rest]}
+    return last_rows(name, {**parts, "total": [total]}, total.iterations, unit)
 
 
-def last_rows(
-    name: str,
-    rests: Mapping[str, Sequence[SteadyCost[str]]],
-    totals: Sequence[SteadyCost[str]],
-    iterations: int,
-    unit: Unit,
-) -> list[Row]:
-    """Return a row for each of ``rests``, and the total of all runs."""
-    whole_ns = sum(cost.total_ns for cost in totals)
-    below: list[Row] = []
-    for label, costs in (*rests.items(), ("total", totals)):
+def last_rows(name: str, parts: Mapping[str, Sequence[SteadyCost[str]]], iterations: int, unit: Unit) -> list[Row]:
+    """Return a row for each of ``parts``, with the costs of all runs. The last one is the total."""
+    rows: list[Row] = []
+    for label, costs in parts.items():
         cells = cost_cells(costs, iterations, unit)
         for absent in ("calls", "copies", "gflops", unit.column("host")):
             cells.pop(absent, None)
-        share = percent(sum(cost.total_ns for cost in costs), whole_ns) or 0.0
-        below.append({name: label, "percent_of_kernel_time": share, **cells})
-    return below
+        share = percent(sum(cost.total_ns for cost in costs), sum(cost.total_ns for cost in parts["total"])) or 0.0
+        rows.append({name: label, "percent_of_kernel_time": share, **cells})
+    return rows
 
 
 def _shares(cost: SteadyCost[Key]) -> dict[str, Cell]:

@@ -147,7 +147,8 @@ def _ends(steady: Sequence[Steady], name: str, iterations: int, unit: Unit) -> l
     totals = [of.total for of in steady]
     if not sum(cost.total_ns for cost in totals):
         return []
-    return last_rows(name, {"in no layer": rests} if rests else {}, totals, iterations, unit)
+    parts = {"in no layer": rests} if rests else {}
+    return last_rows(name, {**parts, "total": totals}, iterations, unit)
 
 
 def _printed_cells(values: Sequence[int], whole: float, unit: Unit) -> dict[str, Cell]:
