@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import random
 from pathlib import Path
 from random import Random
@@ -17,9 +18,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mio2trace.conversion import Conversion, convert
+from mio2trace.draw.containers import packed
 from mio2trace.draw.host import HostSide, HostSpan, HostSpans, _one_after_another
 from mio2trace.kernels.facts import plain_text
 from mio2trace.measures.device_time import Covered
+from mio2trace.model.profile import Activity
+from mio2trace.model.tables import Activities
 from mio2trace.model.tf import TfProfile
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops import values
@@ -104,6 +108,19 @@ def test_layers_of_one_microsecond(tmp_path: Path) -> None:
         call["timestamp"] = dict.fromkeys(("start", "end"), stamp(2000))
     found, _ = converted(calls, tmp_path, log)
     assert found.metadata["attribution"]["kernels"] == sum("profiling" in call for call in calls)
+
+
+@given(st.lists(st.tuples(st.integers(-3, 12), st.sampled_from([0, 0, 1, 3])), max_size=20))
+def test_lanes_can_be_enclosed(made: list[tuple[int, int]]) -> None:
+    """In a lane with room for layers no two commands begin at once, none before the last one ended; none is lost."""
+    spans = [(start, start + length) for start, length in made]
+    enqueues = [Activity(at, "kernel", "k", start_ns=start, end_ns=end) for at, (start, end) in enumerate(spans)]
+    lanes = list(packed(Activities(enqueues), {0: np.arange(len(spans))}))
+    assert sorted(position for lane in lanes for position in lane.positions) == list(range(len(spans)))
+    for lane in lanes:
+        for (begin, end), (start, until) in itertools.pairwise(spans[position] for position in lane.positions):
+            assert start >= end
+            assert (start == until) if lane.bare else (start > begin)
 
 
 def test_times_far_from_all_others(tmp_path: Path) -> None:
