@@ -403,13 +403,14 @@ def test_what_queries_say_of_collectives_and_of_gemms_of_several_kernels() -> No
     """A process's part of what several do together is its own work, no help. A GEMM is told as a whole."""
     size = {"gemm": {"M": 50, "N": 64, "K": 500}, "flop": 3_200_000}
     of_several = {**size, "gemm_kernels": 2, "gemm_ns": 400_000, "gflops": 8.0}
+    told: list[tuple[str, int, dict[str, Any]]] = [
+        ("ncclDevKernel", 5, {"role": "collective"}), ("batched_transpose", 5, {"role": "transpose"}),
+        ("_prod_TT", 100_000, of_several), ("_prod_TT", 300_000, {}), ("_prod_TT", 400_000, size),
+    ]  # fmt: skip
     slices = [
         Slice(track=1, category="kernel", name=name, start_ns=at * 1_000_000, dur_ns=ns, args=args)
-        for at, (name, ns, args) in enumerate((
-            ("ncclDevKernel", 5, {"role": "collective"}), ("batched_transpose", 5, {"role": "transpose"}),
-            ("_prod_TT", 100_000, of_several), ("_prod_TT", 300_000, {}), ("_prod_TT", 400_000, size),
-        ))
-    ]  # fmt: skip
+        for at, (name, ns, args) in enumerate(told)
+    ]
     helpers, gemms = (
         embedded_rows(queries.answer_in_sqlite(slices, QUERIES[name].sql)) for name in ("helpers by cost", "gemms")
     )

@@ -17,7 +17,6 @@ from mio2trace.align.links import NONE
 from mio2trace.conversion import convert
 from mio2trace.model.profile import Activity, Call, Device, Profile, Range
 from mio2trace.notes import Notes
-from mio2trace.readers.rocm.tables import integer
 from mio2trace.trace import Slice
 from tests.rocm_files import read
 from tests.rocm_made import FORMS, Run, rocpd, run, v3_tables
@@ -147,7 +146,7 @@ def test_steps_and_layers_of_a_training_that_pytorch_marks_with_ranges(tmp_path:
 
 @pytest.mark.parametrize(
     ("start", "end"),
-    [("soon", 5), (None, 5), (-1, 5), (30, 20), (10, 1 << 80), (5, "9" * 30), (1e300, 1e301), ("", "")],
+    [("soon", 5), (None, 5), (-1, 5), (30, 20), (10, (1 << 63) + 999), (5, "9" * 30), (1e300, 1e301), ("", "")],
 )
 @pytest.mark.parametrize("form", WITH_KERNELS)
 def test_rows_that_are_no_numbers_lose_themselves_alone(form: str, start: Any, end: Any, tmp_path: Path) -> None:
@@ -208,9 +207,3 @@ def test_calls_within_calls_go_on_in_another_row(tmp_path: Path) -> None:
     rows = Counter(one.track for one in events if isinstance(one, Slice) and one.category == "api")
     assert sum(rows.values()) == 300
     assert max(rows.values()) == 100
-
-
-def test_a_number_that_no_trace_can_hold_is_none() -> None:
-    """Nineteen digits may be more than 64 bits."""
-    assert integer(str((1 << 63) - 1)) == (1 << 63) - 1
-    assert integer(str(1 << 63)) is None
