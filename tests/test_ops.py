@@ -643,16 +643,15 @@ def test_solver_ids() -> None:
 
 
 def test_keys_and_configs_agree() -> None:
+    """In two and three dimensions; of mixed types the first counts."""
     text = "3-224-224-7x7-64-112-112-16-3x3-2x2-1x1-0-NCHW-{}-F"
     config = network_config("3x224x224x7x7x64x112x112x16xNCHWxFP32x3x3x2x2x1x1x1xFxDefault")
     deep = find_db_key("16-4-275-602-3x11x11-16-2-265-592-1-0x0x0-1x1x1-1x1x1-0-NCDHW-FP32-F")
     assert config == find_db_key(text.format("FP32"))
     assert config is not None
-    assert deep is not None
-    assert (config.x, config.w, config.y, config.check()) == ((16, 3, 224, 224), (64, 3, 7, 7), (16, 64, 112, 112), "")
-    assert (deep.x, deep.w, deep.check()) == ((1, 16, 4, 275, 602), (16, 16, 3, 11, 11), "")
     assert find_db_key(text.format("INT8INT8INT32")) == msgspec.structs.replace(config, dtype="int8")
-    assert find_db_key("nonsense") is network_config("1x2x3") is None
+    assert network_config("16x4x275x602x3x11x11x16x2x265x592x1xNCDHWxFP32x0x0x0x1x1x1x1x1x1x1xF") == deep is not None
+    assert network_config("1x2x3") is None
 
 
 @pytest.mark.parametrize(
