@@ -11,7 +11,9 @@ A value that a reader records for each kernel becomes a column by its field in `
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
+
+import msgspec
 
 from mio2trace.model import Column, Kind, Place
 from mio2trace.model.profile import Resources
@@ -204,7 +206,7 @@ def recorded(resources: Resources | None, place: Place) -> dict[str, Any]:
 # -- the tables of a dataset -----------------------------------------------------------------------------------------
 
 
-class TableSchema(NamedTuple):
+class TableSchema(msgspec.Struct, frozen=True):
     """A table. ``row``: what a row represents."""
 
     name: str

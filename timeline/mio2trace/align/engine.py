@@ -6,7 +6,7 @@ Who asks states factors: how well each item fits each of its states, and what le
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -43,7 +43,7 @@ def solved(begin: Weights, steps: Sequence[Step], end: Weights) -> Iterator[Weig
         behind /= behind.max() or 1.0
 
 
-class Pairs(NamedTuple):
+class Pairs(msgspec.Struct, frozen=True):
     """Each state before, in rows, with each state of the item, in columns."""
 
     weights: Weights
@@ -123,7 +123,7 @@ MOST_APART = 40.0
 """A place whose cost is this many nats (natural logarithms) above the best one has no probability."""
 
 
-class Ways(NamedTuple):
+class Ways(msgspec.Struct, frozen=True):
     """The cheapest ways to the places where an item ends, in columns, ordered by place.
 
     A dearer way to the same place is kept only if it reaches less far, so that the next item has more room.

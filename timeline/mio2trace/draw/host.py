@@ -96,7 +96,7 @@ HOST_BY_NEIGHBOURS = "lines around it"
 this time."""
 
 
-class HostSpan(NamedTuple):
+class HostSpan(msgspec.Struct, frozen=True):
     """A slice of the host's side; times in ns."""
 
     start: int

@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from io import BytesIO
 from operator import attrgetter
 from typing import Any, TypeVar, get_args, get_type_hints
 
@@ -291,17 +290,20 @@ _SHORTEST_LEARNED = 3
 
 def names_in(head: bytes) -> Iterator[tuple[str, str]]:
     """Yield (kind, name) for each name in ``head``; for a host with a domain also its first label."""
-    lines = BytesIO(head).readlines()
     for kind, marks, pattern in _LEARNED:
-        if not any(mark in head for mark in marks):
-            continue
-        for match in (
-            found for line in lines if any(mark in line for mark in marks) for found in pattern.findall(line)
-        ):
+        for match in (found for mark in marks for line in _lines_with(mark, head) for found in pattern.findall(line)):
             name = match.decode("utf-8", "replace").strip(".-")
             for part in (name, name.partition(".")[0]) if kind == "hosts" else (name,):
                 if len(part) >= _SHORTEST_LEARNED and part.lower() not in OF_NOBODY and not part.isdigit():
                     yield kind, part
+
+
+def _lines_with(mark: bytes, text: bytes) -> Iterator[bytes]:
+    at = text.find(mark)
+    while at >= 0:
+        end = text.find(b"\n", at) + 1 or len(text)
+        yield text[text.rfind(b"\n", 0, at) + 1 : end]
+        at = text.find(mark, end)
 
 
 # -- Replacement names for private values of which only equality matters: addresses, machines --------------------------

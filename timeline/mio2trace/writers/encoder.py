@@ -99,6 +99,7 @@ class Row:
         self._tail = tp.integer(tp.SEQUENCE, sequence) + tp.integer(tp.FLAGS, tp.NEEDS_STATE) + b"\x40"
         self._end = _END_EVENT + self._tail
         self._interned: dict[tuple[int, str], int] = {}
+        self._of_texts: dict[tuple[str, str], bytes] = {}
         self._counts: dict[int, int] = {}
         self._new: list[bytes] = []
         self._begins: dict[tuple[int, str, str], _Begin] = {}
@@ -305,10 +306,15 @@ class Row:
         return b""
 
     def _annotation(self, key: str, value: Any) -> bytes:
-        held = self._value(value)
-        if not held:
-            return b""
-        return tp.message(tp.ANNOTATION, tp.integer(tp.KEY, self._iid(tp.KEYS, cleaned(key))) + held)
+        is_text = type(value) is str
+        held = self._of_texts.get((key, value)) if is_text else None
+        if held is None:
+            held = self._value(value)
+            if held:
+                held = tp.message(tp.ANNOTATION, tp.integer(tp.KEY, self._iid(tp.KEYS, cleaned(key))) + held)
+            if is_text:
+                self._of_texts[key, value] = held
+        return held
 
     def _value(self, value: Any) -> bytes:
         """Return the fields of an annotation without its name; none for a value that readers do not show."""

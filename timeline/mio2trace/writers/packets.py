@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
@@ -98,6 +99,7 @@ def varint(number: int) -> bytes:
     return bytes(out)
 
 
+@lru_cache(maxsize=1 << 12)
 def integer(field: int, value: int) -> bytes:
     """Return a field of a varint type: int64, uint64, bool, enum."""
     return varint(field << 3) + varint(value)

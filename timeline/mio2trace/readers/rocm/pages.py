@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from io import FileIO
-from typing import Any, NamedTuple
+from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -47,7 +48,7 @@ class Unread(Exception):
     """SQLite must read the rows after those so far: a cell is no whole number, or the file is unusual or damaged."""
 
 
-class Rows(NamedTuple):
+class Rows(msgspec.Struct, frozen=True):
     """Rows of a table: their ids, and the columns, with `NO` for NULL."""
 
     ids: Numbers
