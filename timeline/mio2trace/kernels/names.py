@@ -23,7 +23,7 @@ from mio2trace.patterns import late
 
 # -- The beginnings of names that match a regular expression: its literal characters up to the first free part ---------
 
-_GROUP, _AHEAD, _QUANTIFIER = "(?:", "(?!", late(r"[*+?]|\{[\d,]+\}")
+_GROUP, _AHEAD, _REPEATS = "(?:", "(?!", ("*", "+", "{")
 _LITERAL = late(r"\w+(?![*+?{])|\w")
 """Characters that a quantifier, which is of the last one, does not follow; else one character."""
 _OPENS = frozenset("([\\")
@@ -58,12 +58,12 @@ def _expand(alternative: str) -> list[str]:
     texts, at = [""], 0
     while at < len(alternative):
         piece, end = _piece(alternative, at)
-        quantifier = _QUANTIFIER.match(alternative, end)
-        if piece is None or (quantifier and quantifier[0] != "?"):
+        behind = alternative[end : end + 1]
+        if piece is None or behind in _REPEATS:
             break
-        choices = [*piece, ""] if quantifier else piece
+        choices = [*piece, ""] if behind == "?" else piece
         texts = [head + tail for head, tail in product(texts, choices)]
-        at = quantifier.end() if quantifier else end
+        at = end + (behind == "?")
     return texts
 
 
