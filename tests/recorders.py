@@ -32,13 +32,14 @@ HELP_6 = """usage: rocprofv3 [options] -- <application>
   --output-format {CSV,JSON,PFTRACE,OTF2}: csv, json, pftrace, otf2
   --hip-trace, --kernel-trace, --memory-copy-trace, --marker-trace
 """
-_STAND_IN = """#!{python} -I
-import json, os, pathlib, shutil, subprocess, sys
-here = pathlib.Path(__file__).parent
+_STAND_IN = """#!{python} -IS
+import sys
 if sys.argv[1:] == ["--version"]:
     print({version!r}); sys.exit()
 if sys.argv[1:] == ["--help"]:
     print({help!r}); sys.exit()
+import json, os, pathlib, shutil, subprocess
+here = pathlib.Path(__file__).parent
 environment = dict(one.split("=", 1) for one in open("/proc/self/environ").read().split("\\0") if one)
 calls = here / "calls.json"
 had = json.loads(calls.read_text()) if calls.exists() else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,11 +29,21 @@ def room(path: Path) -> str:
     return path.relative_to(PACKAGE).with_suffix("").parts[0]
 
 
-def imports(tree: ast.AST, path: Path) -> set[tuple[str, int]]:
+def statements(block: ast.AST) -> Iterator[ast.AST]:
+    """All that are in it. To walk over their expressions, too, takes five times as long."""
+    for field in ("body", "orelse", "handlers", "finalbody", "cases"):
+        for one in getattr(block, field, ()):
+            yield one
+            yield from statements(one)
+
+
+def imports(tree: ast.Module, path: Path) -> set[tuple[str, int]]:
     """(room or foreign name, line) of every import in a module, also the late ones inside functions."""
     found: set[tuple[str, int]] = set()
     here = ("mio2trace", *path.relative_to(PACKAGE).with_suffix("").parts)
-    for node in ast.walk(tree):
+    known = [*statements(tree)]
+    is_whole = any(isinstance(one, ast.Import) and "mio2trace" in [name.name for name in one.names] for one in known)
+    for node in ast.walk(tree) if is_whole else known:
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names if alias.name != "mio2trace"]
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "mio2trace":

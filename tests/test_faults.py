@@ -31,7 +31,7 @@ from mio2trace.commands import _without_frames
 from mio2trace.conversion import convert
 from mio2trace.readers.pieces import pieces
 from tests import rocm_made
-from tests.conftest import missing
+from tests.conftest import REQUIRED, missing
 from tests.small_runs import as_json, benchmark
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -378,6 +378,10 @@ def test_few_file_descriptors_and_no_further_process_are_enough(whole: bytes) ->
         assert Path("out.json").read_bytes() == whole
 
 
+ROOMS = [size << 18 for size in ((7, 32, 44, 48, 96) if "thorough" in REQUIRED else (32, 48))]
+"""Bytes."""
+
+
 def test_too_little_memory_is_one_line() -> None:
     """Where it runs out is the system's choice; a limit below what Python itself needs is not ours to tell."""
     script = (
@@ -388,7 +392,7 @@ def test_too_little_memory_is_one_line() -> None:
     )
     Path("big.json").write_bytes(as_json(CALLS * 8, indent=None))
     failed = 0
-    for room in (7 << 18, 8 << 20, 11 << 20, 12 << 20, 24 << 20):
+    for room in ROOMS:
         command = [sys.executable, "-c", script, str(room), "big.json", "run.log", "-o", "out.json", "-q"]
         result = subprocess.run(command, env=ENVIRONMENT, capture_output=True, timeout=120)
         if result.returncode:
