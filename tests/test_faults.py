@@ -263,7 +263,7 @@ def test_a_signal_ends_in_order_and_leaves_nothing(
     folder: Path, whole: bytes, number: signal.Signals, code: int, line: bytes
 ) -> None:
     """To the whole group, as a terminal sends it, from the moment that reading has begun to the end."""
-    for moment in range(4):
+    for moment in range(4) if number == signal.SIGINT else (0, 2):
         Path("out.json").write_bytes(b"old")
         process = begun("-", *ARGS[1:], stdin=subprocess.PIPE, start_new_session=True)
         process.stdin.write(LOG.encode() + b"another line\n" * 20_000)  # more than a pipe holds: it is being read
@@ -488,7 +488,7 @@ def test_a_file_that_grows_while_it_is_read_is_read_up_to_its_size_at_the_start(
     """Else a program that writes faster than we read would never let us end. What is cut off is noted."""
     stop = threading.Event()
     with open("growing.log", "w") as first:
-        first.write(LOG + "another program's line\n" * 100_000)
+        first.write(LOG + "another program's line\n" * 50_000)
 
     def write() -> None:
         with open("growing.log", "a") as file:
