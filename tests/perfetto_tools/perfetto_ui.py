@@ -137,7 +137,7 @@ class PerfettoUI:
                     "--disable-dev-shm-usage",
                     "--disable-background-networking",
                     "--js-flags=--liftoff-only",  # to compile the engine better takes longer than a small trace
-                ],  # fmt: skip
+                ],
             )
             context = self._browser.new_context(viewport={"width": size[0], "height": size[1]}, service_workers="block")
             # Nothing but the local server: no fonts, no analytics.
