@@ -27,12 +27,12 @@ DECODE = "step[DECODE bs=32]"
 
 def ran(
     at: float, launched: float, us: float, number: int, *, stream: int = MAIN, name: str = "gemm",
-    call: str = "hipLaunchKernel",
+    call: str = "hipLaunchKernel", gpu: int = 0,
 ) -> list[Row]:  # fmt: skip
     """A kernel and its launch of 5 us; times in us."""
     return [
         row("cuda_runtime", call, 7, 7, 1000 + launched, 5, correlation=number),
-        row("kernel", name, 0, stream, 1000 + at, us, device=0, stream=stream, correlation=number, grid=[1, 1, 1]),
+        row("kernel", name, gpu, stream, 1000 + at, us, device=gpu, stream=stream, correlation=number, grid=[1, 1, 1]),
     ]
 
 
@@ -73,6 +73,19 @@ def test_a_main_stream_that_waits_for_recorded_work_is_no_earlier_step(tmp_path:
     ]  # fmt: skip
     measures = both(tmp_path, events)
     assert step_us(measures) == 70_000
+    assert measures.completeness.complete
+
+
+def test_a_small_copy_that_waits_on_another_gpu_is_no_work_of_this_one(tmp_path: Path) -> None:
+    """The host waits for the first GPU, which copies after a kernel of 3 ms. The second GPU is idle."""
+    events = [
+        step("ProfilerStep#5", 4100), *ran(60, 50, 3000, 1), *ran(70, 60, 50, 2, gpu=1), *ran(4000, 3990, 50, 4, gpu=1),
+        row("cuda_runtime", "hipMemcpyAsync", 7, 7, 1070, 5, correlation=3),
+        row("gpu_memcpy", "Memcpy HtoD", 0, MAIN, 4100, 2, device=0, stream=MAIN, correlation=3, bytes=4),
+        row("cuda_runtime", "hipDeviceSynchronize", 7, 7, 1100, 3010, correlation=5),
+    ]  # fmt: skip
+    (measures,) = measured(kineto_file(tmp_path, events))
+    assert len(measures.steady.told.devices) == 2
     assert measures.completeness.complete
 
 

@@ -349,7 +349,7 @@ class Launches:
         between the recorded commands. ``own``, ``covered``: as there.
 
         Such a gap has at least a millisecond, and the host waits for the device during the gap. There is also a sign of
-        pending work: a launch without a command, or a small copy that began long after its call.
+        pending work: a launch without a command, or a small copy of the device that began long after its call.
         """
         if not self._common:
             return []
@@ -367,16 +367,17 @@ class Launches:
         ends = commands.end_ns[own]
         order = np.argsort(ends, kind="stable")
         last = order[np.searchsorted(ends, [until for until, _ in waits], "right", sorter=order) - 1]
+        late = self._late_copies(own)
         # of the command that ended then, when it was launched
         for (until, wait), since in zip(waits, commands.host_start_ns[own[last]].tolist(), strict=True):
-            if self._is_pending(until if since == NO else since, wait):
+            if self._is_pending(until if since == NO else since, wait, late):
                 yield wait
 
-    def _is_pending(self, since: int, wait: Span) -> bool:
-        """Return whether there was work to wait for: launched since then, or a copy that had not begun."""
+    def _is_pending(self, since: int, wait: Span, late: Covered) -> bool:
+        """Return whether there was work to wait for: launched since then, or a ``late`` copy that had not begun."""
         starts = self._unanswered_starts
         at = bisect_right(starts, since)
-        return (at < len(starts) and starts[at] < wait[1]) or 2 * self._late_copies.within(*wait) > wait[1] - wait[0]
+        return (at < len(starts) and starts[at] < wait[1]) or 2 * late.within(*wait) > wait[1] - wait[0]
 
     def _longest_wait(self, gap: Span) -> Span | None:
         waits = self._waits
@@ -397,13 +398,12 @@ class Launches:
         both = self._profile.lone_calls, commands.calls.take(of_others[of_others >= 0])
         return Covered(*map(np.concatenate, zip(*map(_waits_among, both), strict=True)))
 
-    @cached_property
-    def _late_copies(self) -> Covered:
-        """Return when a small copy was launched but had not begun, for at least a millisecond."""
+    def _late_copies(self, own: Numbers) -> Covered:
+        """Return when a small copy of a device was launched but had not begun, for at least a millisecond."""
         commands = self._profile.commands
-        called, starts = commands.host_start_ns, commands.start_ns
-        sizes = commands.size_bytes  # 0: not recorded
-        is_small = (commands.kind == KINDS.index("copy")) & (sizes > 0) & (sizes <= MOST_COPIED)
+        called, starts = commands.host_start_ns[own], commands.start_ns[own]
+        sizes = commands.size_bytes[own]  # 0: not recorded
+        is_small = (commands.kind[own] == KINDS.index("copy")) & (sizes > 0) & (sizes <= MOST_COPIED)
         is_late = is_small & (starts != NO) & (called != NO) & (starts - called >= LEAST_BLOCKED_NS)
         return Covered(called[is_late], starts[is_late])
 
