@@ -489,9 +489,7 @@ def test_kernels_that_took_no_time_repeat(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("long", "said"), [(10, ""), (2000, "; 55.6 % of the kernel time is in no iteration")]
-)
+@pytest.mark.parametrize(("long", "said"), [(10, ""), (2000, "; 55.6 % of the kernel time is in no iteration")])
 def test_kernel_time_in_no_step_is_mentioned(long: int, said: str, tmp_path: Path) -> None:
     """A kernel of ``long`` us before eight steps of 200 us each: 2,000 of 3,600 us."""
     kernels = [kernel(6, 1, 10**15 - (long + 9) * US, 10**15 - 9 * US, 90)]

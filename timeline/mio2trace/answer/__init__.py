@@ -364,7 +364,7 @@ def _others(told: Iterations) -> str:
 
 
 def _outside(subject: Subject) -> str:
-    """Say that nothing but the order of kernels shows the iterations; mention much kernel time before and after them."""
+    """Say that only the order of kernels shows the iterations; mention much kernel time before and after them."""
     told, whole_ns = subject.steady.told, subject.measures.whole.kernel_ns or 0
     if told.told_by != "repetition":
         return ""

@@ -144,8 +144,8 @@ def random(match: re.Match[str]) -> str:
     """Letters of both cases and digits without words: a key, a signature, a line of base64.
 
     Other texts have another form. Names of layers, solvers and kernels are made of words or have many ``_`` or ``/``.
-    Mangled names begin with ``_``, Tensile's with ``Cijk_``. Hashes have small letters only. Sizes with ``x`` between them name a problem
-    (``3x224x224x7x7x64x112x112x16xNCHWxFP32x3x3x2x2x1x1x1xF``).
+    Mangled names begin with ``_``, Tensile's with ``Cijk_``. Hashes have small letters only. Sizes with ``x`` between
+    them name a problem (``3x224x224x7x7x64x112x112x16xNCHWxFP32x3x3x2x2x1x1x1xF``).
     """
     text = match[0].rstrip("=")
     if text.startswith(("_", "Cijk_")) or text.islower() or text.isupper() or text.isalpha():
