@@ -763,6 +763,22 @@ def test_equal_correlation_ids_in_both_processes(devices: tuple[object, object],
     ]
 
 
+def test_ranks_that_sglang_merged_are_processes_of_their_own(tmp_path: Path) -> None:
+    """Process, device and correlation ids are equal. The text before the numbers shows the rank."""
+    made = [Made(), Made()]
+    for rank, of in enumerate(made):
+        for number in range(12):
+            of.launch(PIDS[0], number, 100 + number, 20 * number + rank, 0, 5 - rank)
+        for one in of.events:
+            one["pid"] = f"[TP0{rank}] {one['pid']}"
+    made[0].events += made[1].events
+    _, notes, profiles = made[0].read(tmp_path)
+    assert not list(notes)
+    assert [one.process.rank for one in profiles] == [0, 1]
+    starts = [Counter(activity.start_ns for activity in one.activities) for one in profiles]
+    assert starts == [Counter(start for _, _, start in of.truth.elements()) for of in made]
+
+
 def test_the_kind_of_call_and_the_op_tell_equal_ids_apart(tmp_path: Path) -> None:
     """The ids of one process are shifted by one: what is a launch in one is a copy in the other."""
     made = Made()

@@ -322,6 +322,8 @@ _KINDS = {
     "Kernel": "kernel", "Memcpy": "copy", "Memset": "fill",
 }  # fmt: skip
 """The last ones are of versions before 1.13."""
+_MERGED = late(r"\[(?:TP(\d{1,5})|[\w-]+)\] (\d{1,18})", re.ASCII)
+"""The process in a file of all ranks that SGLang merged: ``[TP03] 4711``, ``[TP03-EP03] 4711``."""
 _MAKERS = ("cuda", "hip", "xpu", "privateuse1")
 _Launch = tuple[str, Size3 | None, Size3 | None]
 """Call, grid and block, as in the call."""
@@ -387,6 +389,9 @@ class _Reading:
         self._notes = notes
         self._of: dict[int, Assembly] = {}
         self._threads: dict[tuple[Any, Any], tuple[Assembly, int]] = {}
+        self._numbers: dict[str, int] = {}
+        """The processes of a merged file, and the rank of each, because `distributedInfo` is that of the first."""
+        self._rank_of: dict[int, int | None] = {}
         self._launches: dict[int, dict[int, _Launch]] = {}
         """By process and correlation."""
         self._gpu: deque[_Gpu] = deque()
@@ -445,6 +450,7 @@ class _Reading:
                 value if type(value := told.get(key)) is int and 0 <= value < 1 << 31 else None
                 for key in ("rank", "world_size")
             )
+            rank = self._rank_of.get(assembly.process.pid or 0, rank)
             assembly.process = Process(index=0, pid=assembly.process.pid, rank=rank, ranks=ranks)
             if assembly.latest_ns < _UNIX_FROM_NS:
                 assembly.clock = Clock("opaque", scope=f"file {self._source.index}")
@@ -511,6 +517,19 @@ class _Reading:
 
     # Rows of the host
 
+    def _process(self, pid: object) -> int | None:
+        """Return the number of a process. In a merged file keep its rank, and numbers of several machines apart."""
+        found = _MERGED.fullmatch(pid) if isinstance(pid, str) else None
+        if found is None:
+            return _integer(pid)
+        if found[0] not in self._numbers:
+            number = int(found[2])
+            while number in self._rank_of:
+                number += 1 << 32
+            self._numbers[found[0]] = number
+            self._rank_of[number] = _integer(found[1])
+        return self._numbers[found[0]]
+
     def _assembly(self, pid: int | None) -> Assembly:
         assembly = self._of.get(pid or 0)
         if assembly is None and not pid and self._of:
@@ -526,7 +545,7 @@ class _Reading:
         key = event.pid, event.tid
         where = self._threads.get(key)
         if where is None:
-            assembly = self._assembly(_integer(event.pid))
+            assembly = self._assembly(self._process(event.pid))
             where = self._threads[key] = assembly, assembly.thread(_integer(event.tid))
         return where
 
@@ -569,7 +588,7 @@ class _Reading:
         (owner,) = launching if len(launching) == 1 else (None,)
         while self._named:
             event = self._named.popleft()
-            if owner is not None and _integer(event.pid) not in (0, None, *self._of):
+            if owner is not None and self._process(event.pid) not in (0, None, *self._of):
                 self._threads[event.pid, event.tid] = owner, owner.thread(_integer(event.tid))
             assembly, thread = self._where(event)
             times = self._times(assembly, event, "annotation")
@@ -692,10 +711,14 @@ class _Reading:
                 its = launches.setdefault(correlation, {})
                 if len(its) < MOST_ALIKE:
                     its[number] = call, parent
+        member_of = {number: _member(pid) for pid, number in self._numbers.items()}
+        members = [member_of.get(assembly.process.pid or 0) for assembly in assemblies]
         rows = []
         for row in self._gpu:
             own = self._correlation(row)
             its = _NONE if own is None else launches.get(own, _NONE)
+            if member_of:
+                its = {number: launch for number, launch in its.items() if members[number] == _member(row.row)}
             rows.append(DeviceRow(row.kind, row.row, row.stream, row.times[0], own, self._op_of(row), its))
         return processes_of(rows, self._notes, self._source.name)
 
@@ -828,6 +851,11 @@ def _integer(value: object) -> int | None:
     if isinstance(value, str) and value.isdecimal() and value.isascii() and len(value) < 19:
         return int(value)
     return None
+
+
+def _member(pid: object) -> str:
+    """Return the rank in the text for a process or a device of a merged file: ``[TP03`` of ``[TP03] 0``."""
+    return str(pid).partition("]")[0]
 
 
 _VERSION = late(r"(cuda\w+)_v\d{4,5}", re.ASCII)
