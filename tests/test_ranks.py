@@ -354,6 +354,9 @@ def test_real_ranks_wait_as_their_files_say(analysed_once: None) -> None:
         assert float(cells["transfer_us"]) == pytest.approx(sum(transfers), abs=0.1)
         assert float(cells["wait_us"]) == pytest.approx(sum(of) - sum(transfers), abs=0.1)
     last = [durations[1][place] < durations[0][place] for place in range(15)]
+    # its last step has launches without kernels
+    assert "incomplete profiles (file rank1): the work" in invoked("ranks", *RANKS).stdout
+    assert "\nfile rank1 (PROFILE INCOMPLETE): 45.82 ms" in invoked("report", *RANKS).stdout
     assert [int(row["times_arrived_last"]) for row in rows] == [15 - sum(last), sum(last)]
     assert [row["straggler"] for row in rows] == ["false", "true"]
 

@@ -66,7 +66,8 @@ def lines(report: Report) -> Iterator[str]:
         if number < FULL:
             yield from block(section, report.several)
         else:
-            yield from wrapped("", f"{section.name}: {section.verdict}")
+            lacks = section.completeness is not None and not section.completeness.complete
+            yield from wrapped("", f"{section.name}{' (PROFILE INCOMPLETE)' * lacks}: {section.verdict}")
     if report.left_out:
         yield f"and {report.left_out} more"
 
@@ -341,10 +342,14 @@ _LAST = WIDTH - RANK_LABEL - RANK_NAME - sum(NUMBERS)
 
 
 def rank_lines(
-    met: Sequence[Meeting], of: Sequence[RankTotal], labels: Sequence[str], machines: Sequence[str]
+    met: Sequence[Meeting],
+    of: Sequence[RankTotal],
+    labels: Sequence[str],
+    machines: Sequence[str],
+    incomplete: Sequence[str] = (),
 ) -> list[str]:
     """Yield the lines. ``machines``: a name for the machine of each rank; empty if its profile does not record the
-    machine."""
+    machine. ``incomplete``: the labels of ranks whose profiles are incomplete."""
     from mio2trace.ranks import EMPTY, absent, straggler, uncounted
 
     if not of:
@@ -360,6 +365,9 @@ def rank_lines(
             " the shortest kernel is taken as the last rank's",
             at=RANK_LABEL,
         )
+    if incomplete:
+        ranks = ", ".join(incomplete[:3]) + ", ..." * (len(incomplete) > 3)
+        notes += wrapped("note", f"incomplete profiles ({ranks}): the work that they lack is in no cause", at=RANK_LABEL)
     if of_others := uncounted(of):
         notes += wrapped("note", f"{of_others}: not of all ranks, or not alike on them", at=RANK_LABEL)
     found = [*_straggler(met, of, straggler(of), labels, machines), *_ranks(of, labels)]

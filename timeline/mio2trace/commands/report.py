@@ -206,7 +206,9 @@ def ranks(
     labels = labels_of(run)
     if not each and not printing.is_chosen:
         machines = [_machine(alignment.profile) for alignment in run.alignments]
-        put((f"{line}\n" for line in rank_lines(met, of, labels, machines)), printing.path)
+        each_of = zip(labels, run.measures, strict=True)
+        incomplete = [label for label, measures in each_of if not measures.completeness.complete]
+        put((f"{line}\n" for line in rank_lines(met, of, labels, machines, incomplete)), printing.path)
         say(analysis.notes, [], quiet)
         return
     unit = printing.unit_of_time()
