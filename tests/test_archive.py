@@ -36,11 +36,40 @@ CALLS, LOG = benchmark()
 PROFILE = as_json(CALLS)
 
 
+Member = tuple[str, bytes | tarfile.TarInfo]
+
+
 def packed(path: Path, members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> Path:
+    """A zip archive, unless the name says tar."""
+    if path.suffix != ".zip":
+        return tarred(path, [*members.items()])
     with zipfile.ZipFile(path, "w", method) as made:
         for name, data in members.items():
-            made.writestr(name, data)
+            made.writestr(zipfile.ZipInfo(name) if name in LEADS_OUT else name, data)
     return path
+
+
+def tarred(path: Path, members: Sequence[Member], form: int = tarfile.PAX_FORMAT) -> Path:
+    """Written by Python, gzipped if the name says so; a member may be a header without content."""
+    with tarfile.open(path, "w:gz" if path.suffix in (".gz", ".tgz") else "w", format=form) as made:
+        for name, content in members:
+            info = content if isinstance(content, tarfile.TarInfo) else tarfile.TarInfo(name)
+            info.name = name
+            if isinstance(content, bytes):
+                info.size = len(content)
+            made.addfile(info, io.BytesIO(content) if isinstance(content, bytes) else None)
+    return path
+
+
+def header(kind: bytes, **more: object) -> tarfile.TarInfo:
+    info = tarfile.TarInfo()
+    info.type = kind
+    for name, value in more.items():
+        setattr(info, name, value)
+    return info
+
+
+in_each_form = pytest.mark.parametrize("end", ["zip", "tar", "tar.gz"])
 
 
 @pytest.fixture
@@ -116,40 +145,100 @@ def test_what_is_neither_profile_nor_log_is_passed_over_counted_and_named(tmp_pa
             mio2trace.analyse(packed(path, nothing))
 
 
-def test_the_manifest_of_ours_says_which_members_are_inputs(tmp_path: Path, plain: list[str]) -> None:
+@in_each_form
+def test_the_manifest_of_ours_says_which_members_are_inputs(end: str, tmp_path: Path) -> None:
     """A trace and a report in the archive are none, nor is a second log that is not named."""
     manifest = {"schema": source.ARCHIVE_SCHEMA, "inputs": ["run.log", "prof.json"]}
     members = {"manifest.json": orjson.dumps(manifest), "run.log": LOG.encode(), "prof.json": PROFILE}
     members |= {"other.log": LOG.replace("conv", "vnoc").encode()}
-    analysis = mio2trace.analyse(packed(tmp_path / "run.zip", members))
+    analysis = mio2trace.analyse(packed(tmp_path / f"run.{end}", members))
     assert sorted(file.name for file in analysis.inputs) == ["prof.json", "run.log"]
-    of_other = packed(tmp_path / "other.zip", {**members, "manifest.json": b'{"schema": "a museum"}'})
+    of_other = packed(tmp_path / f"other.{end}", {**members, "manifest.json": b'{"schema": "a museum"}'})
     assert len(mio2trace.analyse(of_other).inputs) == 3
     of_future = {**members, "manifest.json": b'{"schema": "mio2trace archive 9"}'}
-    assert "expected 'mio2trace archive 1'" in refusal(packed(tmp_path / "future.zip", of_future))
+    assert "expected 'mio2trace archive 1'" in refusal(packed(tmp_path / f"future.{end}", of_future))
     without = {name: data for name, data in members.items() if name != "prof.json"}
-    assert "prof.json is missing" in refusal(packed(tmp_path / "missing.zip", without))
+    assert "prof.json is missing" in refusal(packed(tmp_path / f"missing.{end}", without))
 
 
-@pytest.mark.parametrize(
-    "name", ["../evil", "/etc/evil", "a/../../evil", "..\\evil", "C:evil", "a//b", "a/./b", "x\x07y", "a\nb", ""]
-)
+LEADS_OUT = ["../evil", "/etc/evil", "a/../../evil", "x\x07y", "a\nb", "..\\evil", "C:evil", "a//b", "a/./b", ""]
+"""The first half also as members of a tar archive, which spells paths in several ways."""
+
+
+@pytest.mark.parametrize("name", LEADS_OUT)
 def test_a_name_that_leads_out_of_the_archive_is_refused(name: str, tmp_path: Path) -> None:
-    path = tmp_path / "bad.zip"
-    with zipfile.ZipFile(path, "w") as made:
-        made.writestr(zipfile.ZipInfo(name), b"x")
+    assert "a name that leads out of the archive, or is none" in refusal(packed(tmp_path / "bad.zip", {name: b"x"}))
+
+
+@pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
+@pytest.mark.parametrize("name", [*LEADS_OUT[:5], "a" * 200 + "/../../evil", "."])
+def test_a_name_that_leads_out_of_a_tar_archive_is_refused(name: str, form: int, tmp_path: Path) -> None:
+    path = tarred(tmp_path / "bad.tar", [("run.log", b"x"), (name, b"x")], form)
     assert "a name that leads out of the archive, or is none" in refusal(path)
 
 
-def test_folders_that_take_longer_to_make_than_to_name_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("end", ["zip", "tar.gz"])
+def test_a_bomb_stops_at_the_limit_with_little_memory(
+    end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One in the other, or many side by side."""
-    deep = packed(tmp_path / "deep.zip", {"a/" * 40 + "run.log": LOG.encode()})
+    """Members that overlap in the file count each time, and what the archive states of sizes counts for nothing.
+    Folders that take longer to make than to name are refused, too: one in the other, or many side by side."""
+    path = packed(tmp_path / f"bomb.{end}", {f"{number}.log": bytes(4 << 20) for number in range(12)})
+    assert "more than 10 MB; --max-input" in refusal(path, 10_000_000)
+    monkeypatch.setattr(source, "FREE_EXPANSION", 10_000_000)
+    tracemalloc.start()
+    try:
+        assert "more than 10 MB; --max-input" in refusal(path)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+    deep = packed(tmp_path / f"deep.{end}", {"a/" * 40 + "run.log": LOG.encode()})
     assert "40 folders, one in the other; expected at most 32" in refusal(deep)
     monkeypatch.setattr(source, "MOST_MEMBERS", 20)
     many = {f"{number}/" + "a/" * 9 + "run.log": LOG.encode() for number in range(3)}
-    assert "30 folders in the archive; expected at most 20" in refusal(packed(tmp_path / "many.zip", many))
+    assert "folders in the archive; expected at most 20" in refusal(packed(tmp_path / f"many.{end}", many))
+
+
+def test_a_tar_archive_has_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member twice, a header without end, too many files or headers."""
+    twice = tarred(tmp_path / "twice.tar", [("run.log", b"a"), ("./run.log", b"b")])
+    assert "run.log: twice" in refusal(twice)
+    endless = tarred(tmp_path / "endless.tar", [("k" * 2_000_000, b"x")])
+    assert "a header of more than 1 MiB" in refusal(endless)
+    monkeypatch.setattr(source, "MOST_MEMBERS", 20)
+    files = tarred(tmp_path / "files.tar", [(f"{number}", b"") for number in range(21)])
+    assert "more than 20 files in the archive" in refusal(files)
+    folders = tarred(tmp_path / "folders.tar", [(f"{number}", header(tarfile.DIRTYPE)) for number in range(101)])
+    assert "more than 100 headers in the archive" in refusal(folders)
+
+
+@pytest.mark.parametrize("end", ["zip", "tar"])
+def test_an_archive_with_a_flipped_byte_is_read_or_refused(end: str, tmp_path: Path) -> None:
+    path = packed(tmp_path / f"run.{end}", {"run.log": LOG.encode(), "x" * 120: b"x", "prof.json": PROFILE})
+    data = path.read_bytes()
+    last = range(len(data) - 200, len(data), 4) if end == "zip" else range(len(data) - 12_000, len(data), 97)
+    for at in [*range(0, 40 if end == "zip" else 512, 3), *last]:
+        for bit in (0x55,) if end == "zip" else (0x55, 0x80, 0xFF):
+            path.write_bytes(data[:at] + bytes([data[at] ^ bit]) + data[at + 1 :])
+            with contextlib.suppress(InputError), source.unpacked(str(path)) as made:
+                assert all(os.path.isfile(os.path.join(made.folder, member)) for member in made.members)
+
+
+@in_each_form
+def test_an_archive_from_a_pipe_is_refused_with_what_to_give(end: str, tmp_path: Path) -> None:
+    done = invoked("report", "-", stdin=packed(tmp_path / f"run.{end}", {"run.log": LOG.encode()}).read_bytes())
+    assert done.exit_code == 1
+    assert "expected the archive itself, by its path" in done.stderr
+
+
+NO_FILES = {
+    "link": header(tarfile.SYMTYPE, linkname="/etc/passwd"),
+    "hard": header(tarfile.LNKTYPE, linkname="run.log"),
+    "pipe": header(tarfile.FIFOTYPE),
+    "device": header(tarfile.CHRTYPE),
+    "holes": header(tarfile.GNUTYPE_SPARSE),
+    "holes of today": header(tarfile.REGTYPE, pax_headers={"GNU.sparse.major": "1"}),
+}
 
 
 @pytest.mark.parametrize("told", [b'"x": ' + b"[" * 100_000, b'"x": "\xff"}'])
@@ -181,19 +270,6 @@ def test_links_locks_doubles_archives_and_other_methods_are_refused_by_name(run_
     assert "run.log: locked with a password" in refusal(path)
 
 
-def test_a_bomb_stops_at_the_limit_with_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Members that overlap in the file count each time, and what the archive states of sizes counts for nothing."""
-    path = packed(tmp_path / "bomb.zip", {f"{number}.log": bytes(4 << 20) for number in range(12)})
-    assert "more than 10 MB; --max-input" in refusal(path, 10_000_000)
-    monkeypatch.setattr(source, "FREE_EXPANSION", 10_000_000)
-    tracemalloc.start()
-    try:
-        assert "more than 10 MB; --max-input" in refusal(path)
-        assert tracemalloc.get_traced_memory()[1] < 8 << 20
-    finally:
-        tracemalloc.stop()
-
-
 def test_a_directory_without_end_is_not_read(tmp_path: Path) -> None:
     """Its size is what the archive states: a few bytes that ask for gigabytes."""
     path = packed(tmp_path / "big.zip", {"run.log": b"x"})
@@ -216,20 +292,6 @@ def test_a_damaged_archive_is_one_line(cut: int, run_zip: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_an_archive_with_a_flipped_byte_is_read_or_refused(run_zip: Path) -> None:
-    data = run_zip.read_bytes()
-    for at in [*range(0, 40, 4), *range(len(data) - 200, len(data), 4)]:
-        run_zip.write_bytes(data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :])
-        with contextlib.suppress(InputError), source.unpacked(str(run_zip)) as made:
-            assert all(os.path.isfile(os.path.join(made.folder, member)) for member in made.members)
-
-
-def test_an_archive_from_a_pipe_is_refused_with_what_to_give(run_zip: Path) -> None:
-    done = invoked("report", "-", stdin=run_zip.read_bytes())
-    assert done.exit_code == 1
-    assert "expected the archive itself, by its path" in done.stderr
-
-
 def test_an_archive_of_tensorflows_profile_is_for_tfprof(shared: Path, tmp_path: Path) -> None:
     profile = shared / "samples/tfprof/gpu_streams_resnet_v2/profile.tfprof"
     path = packed(tmp_path / "tf.zip", {profile.name: profile.read_bytes(), "run.log": LOG.encode()})
@@ -250,30 +312,7 @@ def test_an_archive_that_names_no_input_is_one_line(command: str, tmp_path: Path
     assert len(done.output.splitlines()) == 1
 
 
-# -- Tar archives, under the same rules
-
-
-Member = tuple[str, bytes | tarfile.TarInfo]
-
-
-def tarred(path: Path, members: Sequence[Member], form: int = tarfile.PAX_FORMAT) -> Path:
-    """Written by Python, gzipped if the name says so; a member may be a header without content."""
-    with tarfile.open(path, "w:gz" if path.suffix in (".gz", ".tgz") else "w", format=form) as made:
-        for name, content in members:
-            info = content if isinstance(content, tarfile.TarInfo) else tarfile.TarInfo(name)
-            info.name = name
-            if isinstance(content, bytes):
-                info.size = len(content)
-            made.addfile(info, io.BytesIO(content) if isinstance(content, bytes) else None)
-    return path
-
-
-def header(kind: bytes, **more: object) -> tarfile.TarInfo:
-    info = tarfile.TarInfo()
-    info.type = kind
-    for name, value in more.items():
-        setattr(info, name, value)
-    return info
+# -- Tar archives alone
 
 
 @pytest.mark.parametrize("name", ["run.tar", "run.tar.gz", "run.tgz", "run.bin"])
@@ -301,64 +340,10 @@ def test_the_tar_that_tar_makes_is_read(plain: list[str], tmp_path: Path) -> Non
     assert sorted(file.name for file in mio2trace.analyse(path).inputs) == ["prof.json", "run.log"]
 
 
-def test_the_manifest_of_ours_is_used_in_a_tar_archive(tmp_path: Path) -> None:
-    manifest = {"schema": source.ARCHIVE_SCHEMA, "inputs": ["run.log", "prof.json"]}
-    other = LOG.replace("conv", "vnoc").encode()
-    members: list[Member] = [("manifest.json", orjson.dumps(manifest)), ("run.log", LOG.encode()), ("other.log", other)]
-    assert "prof.json is missing" in refusal(tarred(tmp_path / "less.tar", members))
-    path = tarred(tmp_path / "run.tar", [*members, ("prof.json", PROFILE)])
-    assert sorted(file.name for file in mio2trace.analyse(path).inputs) == ["prof.json", "run.log"]
-
-
-NO_FILES = {
-    "link": header(tarfile.SYMTYPE, linkname="/etc/passwd"),
-    "hard": header(tarfile.LNKTYPE, linkname="run.log"),
-    "pipe": header(tarfile.FIFOTYPE),
-    "device": header(tarfile.CHRTYPE),
-    "holes": header(tarfile.GNUTYPE_SPARSE),
-    "holes of today": header(tarfile.REGTYPE, pax_headers={"GNU.sparse.major": "1"}),
-}
-
-
 @pytest.mark.parametrize("name", NO_FILES)
 def test_a_tar_archive_with_what_is_no_plain_file_is_refused(name: str, tmp_path: Path) -> None:
     path = tarred(tmp_path / "bad.tar", [("run.log", LOG.encode()), (name, NO_FILES[name])])
     assert f"bad.tar: {name}: a link or a device" in refusal(path)
-
-
-@pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
-@pytest.mark.parametrize(
-    "name", ["../evil", "/etc/evil", "a/../../evil", "a" * 200 + "/../../evil", "x\x07y", "a\nb", "."]
-)
-def test_a_name_that_leads_out_of_a_tar_archive_is_refused(name: str, form: int, tmp_path: Path) -> None:
-    path = tarred(tmp_path / "bad.tar", [("run.log", b"x"), (name, b"x")], form)
-    assert "a name that leads out of the archive, or is none" in refusal(path)
-
-
-def test_a_tar_archive_has_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bomb, folders one in the other or side by side, too many files, a member twice, a header without end."""
-    bomb = tarred(tmp_path / "bomb.tar.gz", [(f"{number}.log", bytes(4 << 20)) for number in range(12)])
-    assert "more than 10 MB; --max-input" in refusal(bomb, 10_000_000)
-    monkeypatch.setattr(source, "FREE_EXPANSION", 10_000_000)
-    tracemalloc.start()
-    try:
-        assert "more than 10 MB" in refusal(bomb)
-        assert tracemalloc.get_traced_memory()[1] < 8 << 20
-    finally:
-        tracemalloc.stop()
-    deep = tarred(tmp_path / "deep.tar", [("a/" * 40 + "run.log", b"x")])
-    assert "40 folders, one in the other; expected at most 32" in refusal(deep)
-    twice = tarred(tmp_path / "twice.tar", [("run.log", b"a"), ("./run.log", b"b")])
-    assert "run.log: twice" in refusal(twice)
-    endless = tarred(tmp_path / "endless.tar", [("k" * 2_000_000, b"x")])
-    assert "a header of more than 1 MiB" in refusal(endless)
-    monkeypatch.setattr(source, "MOST_MEMBERS", 20)
-    many = tarred(tmp_path / "many.tar", [(f"{number}/" + "a/" * 9 + "run.log", b"x") for number in range(3)])
-    assert "folders in the archive; expected at most 20" in refusal(many)
-    files = tarred(tmp_path / "files.tar", [(f"{number}", b"") for number in range(21)])
-    assert "more than 20 files in the archive" in refusal(files)
-    folders = tarred(tmp_path / "folders.tar", [(f"{number}", header(tarfile.DIRTYPE)) for number in range(101)])
-    assert "more than 100 headers in the archive" in refusal(folders)
 
 
 # Each takes long, or shows words of Python, if only the sum of the sizes is limited.
@@ -427,16 +412,6 @@ def test_a_cut_tar_archive_is_refused_as_cut_off(name: str, tmp_path: Path) -> N
     assert "content behind the end of the archive" in refusal(path)
 
 
-def test_a_tar_archive_with_a_flipped_byte_is_read_or_refused(tmp_path: Path) -> None:
-    path = tarred(tmp_path / "run.tar", [("run.log", LOG.encode()), ("x" * 120, b"x"), ("prof.json", PROFILE)])
-    data = path.read_bytes()
-    for at in [*range(0, 512, 3), *range(len(data) - 12_000, len(data), 97)]:
-        for bit in (0x55, 0x80, 0xFF):
-            path.write_bytes(data[:at] + bytes([data[at] ^ bit]) + data[at + 1 :])
-            with contextlib.suppress(InputError), source.unpacked(str(path)) as made:
-                assert all(os.path.isfile(os.path.join(made.folder, member)) for member in made.members)
-
-
 def test_a_bundle_of_an_archive_whose_members_are_far_below(plain: list[str], tmp_path: Path) -> None:
     members = {f"home/job/run 1/{os.path.basename(path)}": Path(path).read_bytes() for path in plain}
     for given in (packed(tmp_path / "run.zip", members), tarred(tmp_path / "run.tar", [*members.items()])):
@@ -458,13 +433,6 @@ def test_an_archive_of_other_files_beside_a_profile_is_left_out(plain: list[str]
         os.unlink(path)
     with pytest.raises(InputError, match=r"^(more\.zip|sources\.tar\.gz): archive without a log or a profile$"):
         mio2trace.analyse(folder)
-
-
-def test_a_tar_archive_from_a_pipe_is_refused_with_what_to_give(tmp_path: Path) -> None:
-    path = tarred(tmp_path / "run.tar.gz", [("run.log", LOG.encode())])
-    done = invoked("report", "-", stdin=path.read_bytes())
-    assert done.exit_code == 1
-    assert "expected the archive itself, by its path" in done.stderr
 
 
 # -- `mio2trace completion` and `mio2trace doctor`.

@@ -152,10 +152,9 @@ def test_help_and_version() -> None:
 @pytest.mark.parametrize("command", [command.name for command in LATER if command.name != "doctor"])
 def test_a_command_without_its_files_prints_its_help(command: str) -> None:
     """As the help is printed, not as an error in one line; a script still fails."""
-    done = subprocess.run([*PROGRAM, command], capture_output=True, env=ENVIRONMENT, timeout=60)
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr.startswith(f"Usage: mio2trace {command} [OPTIONS]".encode())
-    assert b"\n\nOptions:\n" in done.stderr
+    text = refused(command, code=2)
+    assert text.startswith(f"Usage: mio2trace {command} [OPTIONS]")
+    assert "\n\nOptions:\n" in text
 
 
 @pytest.mark.parametrize(

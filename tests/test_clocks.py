@@ -617,24 +617,6 @@ def test_ck_stamps_that_are_layer_ends_give_what_the_marks_give(shared: Path, na
     assert places(trace.events()) == places(by_marks.events())
 
 
-def test_a_digest_of_real_boundaries_gives_what_the_log_gives() -> None:
-    """``per_layer_info`` and the log's own lines, here without file positions, are one kind of evidence."""
-    rng = Random(11)
-    run = make_run(rng, random_net(rng, 8, empty=0, longest_ns=9 * MS), marks=False, boundary_lines=True)
-    layers = tuple(msgspec.structs.replace(layer, line=0) for layer in run.log.layers)
-    of_both = [align(run.profile, [log], Notes()).links for log in (run.log, FrameworkLog(source=0, layers=layers))]
-    said = [
-        [
-            (by, at and at[1:])
-            for true, by, at in zip(run.places, links.layer_by, places_of(links), strict=True)
-            if true and true[0]
-        ]
-        for links in of_both
-    ]
-    assert said[0] == said[1]
-    assert {by for by, _ in said[0]} == {"boundary stamps"}
-
-
 def test_little_memory_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the allocator cannot be taught to keep what is freed, it keeps nothing."""
     monkeypatch.setattr(machine, "_KEPT", 1 << 60)

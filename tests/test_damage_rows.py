@@ -14,14 +14,11 @@ from benchmarks.damage_score import Tally, tallies
 from benchmarks.damages import losses, processes
 from benchmarks.damages.rows import ROWS, Row
 from benchmarks.damages.run import CannotError, Run, with_log
-from benchmarks.damages.sets import HANDLES, HIDDEN, NO_FRAMEWORK, TWIN, twin
+from benchmarks.damages.sets import HANDLES, NO_FRAMEWORK, TWIN, twin
 from mio2trace import analyse
 from mio2trace.align import align
 from mio2trace.align.layers.layer_lines import _numbered
-from mio2trace.align.links import NONE
-from mio2trace.align.operations.likelihood import Likelihood
-from mio2trace.align.rates import NATS_NEVER
-from mio2trace.analysis import DEFAULTS, Analysis, AnalysisOptions
+from mio2trace.analysis import DEFAULTS, AnalysisOptions
 from mio2trace.kernels.names import kernel_name, stem
 from mio2trace.model.profile import Activity
 from mio2trace.notes import Notes
@@ -140,42 +137,6 @@ def rocm_twin(name: str, log: str, number: int) -> Run:
 
 def scored(run: Run, folder: Path, options: AnalysisOptions = DEFAULTS) -> tuple[Tally, Tally]:
     return tallies(run, analyse(run.write(folder), options))
-
-
-def contradictions(analysis: Analysis) -> list[tuple[str, str]]:
-    """Pairs of a call that launched nothing and a kernel without a call, between the same two links, that fit."""
-    found = []
-    for run in analysis.runs:
-        for alignment in run.alignments:
-            links, profile = alignment.links, alignment.profile
-            kernels = [place for place, one in enumerate(profile.activities) if one.kind == "kernel"]
-            operations = links.operations
-            likelihood = Likelihood(profile, kernels, operations, alignment.facts, frozenset())
-            place_of = {operation.index: place for place, operation in enumerate(operations)}
-            linked = [place_of.get(links.operation_of[place], NONE) for place in kernels]
-            silent = set(range(len(operations))) - set(linked)
-            before, behind = -1, len(operations)
-            highs = [behind := place if place != NONE else behind for place in reversed(linked)][::-1]
-            for at, (place, high) in enumerate(zip(linked, highs, strict=True)):
-                before = max(before, place)
-                if place != NONE or not likelihood.kernels.kind(at).library:
-                    continue
-                for call in silent & set(range(before + 1, high)):
-                    nats, _, named = likelihood.pair(likelihood.kernels.of[at], call)
-                    if named and nats > NATS_NEVER and operations[call].phase == "run":
-                        found.append((profile.activities[kernels[at]].name, operations[call].api))
-    return found
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("variant", [HIDDEN, NO_FRAMEWORK])
-def test_no_call_without_kernels_stands_beside_a_kernel_that_fits_it(variant: str, tmp_path: Path) -> None:
-    """Of whole runs, whatever is left out of their logs: the two would be one link."""
-    for name, run in loaded(shared_folder())[variant].items():
-        if run.truth["api_calls"] and "cmdonly" not in name:
-            folder = tmp_path / name
-            folder.mkdir()
-            assert contradictions(analyse(run.write(folder))) == [], name
 
 
 @pytest.mark.parametrize("steps", [(3, 5), (5, 3), (1, 4, 2), (6, 6)])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,6 +14,7 @@ from mio2trace import source
 from mio2trace.conversion import convert
 from mio2trace.notes import InputError, Notes
 from mio2trace.source import Source
+from tests.commands import invoked
 from tests.small_runs import as_json, benchmark, small
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
@@ -113,14 +112,13 @@ def test_a_point_beside_a_pipe(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["-o", "--summary"])
-def test_names_longer_than_the_file_system_takes(option: str, tmp_path: Path) -> None:
+def test_names_longer_than_the_file_system_takes(option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An output whose name is too long is told of in one line, and nothing is left behind."""
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "prof.json").write_bytes(as_json(small()))
     outputs = {"-o": "out.json", "--summary": "summary.json"} | {option: "x" * 300 + ".json"}
-    words = [word for pair in outputs.items() for word in pair]
-    command = [sys.executable, "-m", "mio2trace", "prof.json", *words]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1
+    done = invoked("prof.json", *(word for pair in outputs.items() for word in pair))
+    assert done.exit_code == 1
     assert done.stderr.count("\n") == 1
     assert "File name too long" in done.stderr
     assert "fault" not in done.stderr

@@ -75,6 +75,9 @@ OPERATIONS: dict[str, Sequence[Gate]] = {
         *runs("as recorded", (TWIN_6, TWIN_6_V1), TWIN, right=1, links=1, mean=0.97)
     ],
     "recurrent calls of many kernels end where their descriptors say": [*runs("as recorded", RNN, ALL, right=1)],
+    "no call that launched nothing is beside a kernel that fits it, whatever is left out of the log": [
+        *runs("as recorded", (LENET, ALEXNET_6, DEBUG, OWN_KERNELS, RESNET_2, FUSED), (HIDDEN, NO_FRAMEWORK), right=1)
+    ],
     "links stay right where names are cut": [
         *runs("names cut", DEBUG, HIDDEN, right=1),
         *runs("names cut", ALEXNET_6, NO_FRAMEWORK, right=1),

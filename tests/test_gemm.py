@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks import score
 from mio2trace import kernels
 from mio2trace.kernels import KernelFact, find_gemms
 from mio2trace.kernels.facts import number, plain_text, size
@@ -756,22 +757,6 @@ def load(path: Path) -> Profile:
     return read(path.read_bytes())
 
 
-def blas_sizes(call: dict[str, Any]) -> Gemm | None:
-    """What a call of the truth file asked for."""
-    match call["routine"]:
-        case "Gemm" | "GemmBatched" | "GemmStridedBatched":
-            return Gemm(call["M"], call["N"], call["K"], call.get("batch", 1))
-        case "Gemv":  # the truth's M and N are those of the matrix
-            m, n = (call["N"], call["M"]) if call["trans_a"] else (call["M"], call["N"])
-            return Gemm(m, 1, n)
-        case "Syrk":
-            return Gemm(call["N"], call["N"], call["K"])
-        case "Convgemm":
-            patch = call["channels"] * call["kernel"] ** 2
-            return Gemm(call["out_h"] * call["out_w"], call["num_kernels"], patch, call["batch"])
-    return None
-
-
 @pytest.mark.shared
 @pytest.mark.parametrize(
     "name", ["clblast-gemm-direct", "clblast-gemm-indirect-small", "clblast-lenet-seq-x3", "clblast-batched-small"]
@@ -788,7 +773,8 @@ def test_every_blas_call_of_a_sample(name: str, shared: Path) -> None:
             assert fact.role == "main"
             real = fact.gemm.m, fact.gemm.n, fact.gemm.k
             assert all(padded >= length for padded, length in zip(fact.padded or real, real, strict=True))
-    expected = {call["op"]: [gemm] for call in calls if (gemm := blas_sizes(call))}
+    asked = {call["op"]: score.sizes(call) for call in calls}
+    expected = {op: [Gemm(of["M"], of["N"], of["K"], of["batch"])] for op, of in asked.items() if of}
     assert by_call == expected != {}
 
 

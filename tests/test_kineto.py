@@ -355,8 +355,8 @@ def test_the_answer_lists_no_op_without_kernel_time(tmp_path: Path) -> None:
     assert "aten::copy_" not in text
 
 
-def in_blocks(data: bytes, size: int) -> pieces.EventArray:
-    return pieces.EventArray((data[at : at + size] for at in range(0, len(data), size)), "x", Notes())
+def in_blocks(data: bytes, size: int, notes: Notes | None = None) -> pieces.EventArray:
+    return pieces.EventArray((data[at : at + size] for at in range(0, len(data), size)), "x", notes or Notes())
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, 1000])
@@ -454,9 +454,7 @@ def test_a_trace_of_ascends_profiler_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [100, 1 << 20])
 def test_times_that_are_text_are_read(size: int) -> None:
     events = [made | {"ts": str(made["ts"]), "dur": str(made["dur"])} for made in rows()]
-    data = trace(events)
-    array = pieces.EventArray((data[at : at + size] for at in range(0, len(data), size)), "x", Notes())
-    read = [event for piece in array.pieces() for event in piece]
+    read = [event for piece in in_blocks(trace(events), size).pieces() for event in piece]
     times = [(pieces.nanoseconds(event.ts), pieces.nanoseconds(event.dur)) for event in read]
     assert times == [(pieces.nanoseconds(made["ts"]), pieces.nanoseconds(made["dur"])) for made in rows()]
 
@@ -489,8 +487,7 @@ def test_a_value_that_is_no_number_of_json_takes_no_row_away(value: str, size: i
     data = trace(written)
     spoiled = data.replace(b"47.5", value.encode())
     assert spoiled.count(value.encode()) >= len(written)
-    notes = Notes()
-    array = pieces.EventArray((spoiled[at : at + size] for at in range(0, len(spoiled), size)), "x", notes)
+    array = in_blocks(spoiled, size, notes := Notes())
     events = [event for piece in array.pieces() for event in piece]
     assert not [*notes]
     assert [(event.name, event.args.correlation) for event in events] == [
