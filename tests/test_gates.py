@@ -12,7 +12,7 @@ from benchmarks.damage import measured
 from benchmarks.damages.prints import LINES
 from benchmarks.damages.sets import BARE_TWIN, HANDLES, HIDDEN, NO_FRAMEWORK, TWIN
 from mio2trace.align.links import SURE
-from mio2trace.align.rates import CONTRARY
+from mio2trace.align.rates import CONTRARY, LAST
 from tests.conftest import shared_folder
 
 pytestmark = pytest.mark.shared
@@ -64,6 +64,7 @@ RANKS, RANK0 = "twin-resnet-immediate-2ranks-run-rocpd", "twin-resnet-immediate-
 TWIN_6, TWIN_6_V1 = "twin-alexnet-level6-none-run.hip-rocpd", "twin-alexnet-level6-none-run.hip-rocprof-v1"
 TWIN_CMD = "twin-lenet-cmdonly-kernel-trace-run.hip-rocpd"
 CAFFE = ("alexnet-b1-fwd-nomarks", "lenet-b2-fwd", "lenet-b2-viennacl-fwd", "squeezenet11-b1-fwd-tz")
+EARLIER_OR_LATER = ("the program's earlier run before", "the program's later run after")
 LIBDNN, TRAIN, TRAIN_2 = "squeezenet11-b1-libdnn-fwd", "alexnet-b1-train", "alexnet-b3-libdnn-train-iter2"
 
 OPERATIONS: dict[str, Sequence[Gate]] = {
@@ -189,6 +190,13 @@ OPERATIONS: dict[str, Sequence[Gate]] = {
             mean=0.99 - CONTRARY,
             most=1.01 - CONTRARY,
         )
+    ],
+    "the run whose stamps keep time with the profile is known; if nothing tells the runs apart, all is in doubt": [
+        *runs(EARLIER_OR_LATER, RANK0, TWIN, right=1, mean=LAST),
+        *runs(EARLIER_OR_LATER, FUSED, NO_FRAMEWORK, most=LAST),
+    ],
+    "lines of two processes stand between each other's, and each process is known by its id": [
+        *runs("another's lines between, with ids", ALEXNET_10, HANDLES, right=1)
     ],
     "the run that is as long as the profile gets the kernels, or the links have low confidence": [
         *runs(
@@ -361,6 +369,14 @@ LAYERS: dict[str, Sequence[Gate]] = {
         *runs([f"3 % of {kind} lines twice" for kind in LINES], RESNET_2, HANDLES, right=1)
     ],
     "the program's earlier run gives no layers": [*runs("the program's earlier run before", LENET, HIDDEN, right=1)],
+    "the run whose stamps keep time with the profile is known": [
+        *runs(EARLIER_OR_LATER, RANK0, TWIN, right=1, links=1, mean=LAST)
+    ],
+    "lines of two processes stand between each other's, and each process is known by its id": [
+        *runs("another's lines between, with ids", ALEXNET_10, HANDLES, right=1)
+    ],
+    "the process is the profile's if that names its threads": [*runs("as recorded", RANKS, TWIN, right=0.8)],
+    "the same stamps again are no later run": [*runs("whole log twice", CAFFE[1], HANDLES, right=1, mean=1)],
     "printed means are those of all iterations, and lost ones of any layer": [
         *runs("5 % of lines lost", ALEXNET_10, HIDDEN, right=0.99, false=0, beyond=6),
         *runs("middle fifth of the log lost", ALEXNET_10, HIDDEN, right=0.95, false=0, beyond=6),
