@@ -469,14 +469,18 @@ def test_a_profile_is_not_compared_with_printed_times() -> None:
 # -- What it says first: the verdict in every form, what was seen, only what changed -----------------------------------
 
 
-def of_one_kernel(record: RunRecord, factor: float) -> Callable[[Part], Part]:
+WINOGRAD = "miopenSp3AsmConv_v21_1_2_gfx9_fp16_f2x3"
+TENSILE = "Cijk_Ailk_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT{}_MI32x32x1"
+
+
+def of_one_kernel(factor: float, name: str = WINOGRAD) -> Callable[[Part], Part]:
     """All convolutions run one kernel, and take ``factor`` times as long."""
 
     def changed(part: Part) -> Part:
         if part.kind != "problem" or part.primitive != "conv":
             return part
-        kernel = Inside(name="miopenSp3AsmConv_v21_1_2_gfx9_fp16_f2x3", role="main", count=part.calls, ns=part.mean_ns)
-        return msgspec.structs.replace(part, mean_ns=factor * part.mean_ns, kernels=(kernel,))
+        kernel = Inside(name=name, role="main", count=part.calls, ns=part.mean_ns)
+        return msgspec.structs.replace(part, solvers=(), mean_ns=factor * part.mean_ns, kernels=(kernel,))
 
     return changed
 
@@ -644,7 +648,7 @@ def test_doubts_of_steps_in_files(tmp_path: Path) -> None:
 
 
 def test_every_form_says_the_verdict_first(record: RunRecord, tmp_path: Path) -> None:
-    a, b = noisy(record, 3, 1, of_one_kernel(record, 1)), noisy(record, 3, 2, of_one_kernel(record, 1.3))
+    a, b = noisy(record, 3, 1, of_one_kernel(1)), noisy(record, 3, 2, of_one_kernel(1.3))
     said = headline(Comparison(a, b))
     assert said.startswith("SLOWER: +")
     paths = [base(tmp_path, name, side) for name, side in (("a", a), ("b", b))]
@@ -663,12 +667,10 @@ def test_every_form_says_the_verdict_first(record: RunRecord, tmp_path: Path) ->
 
 def test_one_cause_is_one_row(record: RunRecord) -> None:
     """Problems that run one kernel on both sides; the sums are the members'."""
-    comparison = Comparison(
-        noisy(record, 3, 1, of_one_kernel(record, 1)), noisy(record, 3, 2, of_one_kernel(record, 1.3))
-    )
+    comparison = Comparison(noisy(record, 3, 1, of_one_kernel(1)), noisy(record, 3, 2, of_one_kernel(1.3)))
     (group,) = (one for one in texts.groups(comparison.rows) if one.row.kind == "problem" and one.row.word == "slower")
     assert len(group.members) == sum(part.kind == "problem" and part.primitive == "conv" for part in record.parts) > 4
-    said = f"{len(group.members)} problems, all miopenSp3AsmConv_v21_1_2_gfx9_fp16_f2x3"
+    said = f"{len(group.members)} problems, all {WINOGRAD}"
     assert group.row.name == said
     assert group.row.a_ns == pytest.approx(sum(row.a_ns or 0 for row in group.members))
     assert group.row.ratio == pytest.approx(1.3, rel=0.05)
@@ -678,19 +680,8 @@ def test_one_cause_is_one_row(record: RunRecord) -> None:
 
 def test_a_cause_shows_what_differs_between_long_names_of_kernels(record: RunRecord) -> None:
     """Tensile's names differ behind the first 40 characters. A cause without room is on lines of its own."""
-
-    def tiled(tile: str, factor: float) -> Callable[[Part], Part]:
-        def change(part: Part) -> Part:
-            if part.kind != "problem" or part.primitive != "conv":
-                return part
-            inside = Inside(
-                name=f"Cijk_Ailk_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT{tile}_MI32x32x1", role="main", count=1
-            )
-            return msgspec.structs.replace(part, solvers=(), kernels=(inside,), mean_ns=part.mean_ns * factor)
-
-        return change
-
-    comparison = Comparison(noisy(record, 3, 1, tiled("128x256x32", 1)), noisy(record, 3, 2, tiled("64x64x32", 1.5)))
+    a, b = (of_one_kernel(factor, TENSILE.format(tile)) for tile, factor in (("128x256x32", 1), ("64x64x32", 1.5)))
+    comparison = Comparison(noisy(record, 3, 1, a), noisy(record, 3, 2, b))
     (group,) = (one for one in texts.groups(comparison.rows) if one.row.kind == "problem" and one.row.word == "slower")
     cause = "kernels Cijk Ailk_Bljk BBS_BH MT128x256x32 -> Cijk Ailk_Bljk BBS_BH MT64x64x32"
     assert group.row.cause == cause
@@ -728,7 +719,7 @@ def test_the_answer_fits(record: RunRecord, factor: float, runs: int) -> None:
     """At most 20 lines of 78 columns, no two names alike, every change a sum of what is left out and what is shown."""
     long = "a" * 200
     a = msgspec.structs.replace(noisy(record, runs, 1), name=long + "a")
-    b = msgspec.structs.replace(noisy(record, runs, 2, of_one_kernel(record, factor)), name=long + "b")
+    b = msgspec.structs.replace(noisy(record, runs, 2, of_one_kernel(factor)), name=long + "b")
     comparison = Comparison(a, b)
     lines = block(comparison)
     assert len(lines) <= 20
