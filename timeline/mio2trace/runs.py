@@ -848,7 +848,8 @@ def _chosen(run: Gathered, candidates: Sequence[_Candidate], strict: bool) -> li
                 taken.append(candidate)
             run.take(candidate.log)
             continue
-        if strict and candidate[1:] == against[1:] and candidate.strength <= _STRENGTH["nothing"]:
+        are_equal = (candidate.strength, candidate.same_folder) == (against.strength, against.same_folder)
+        if strict and are_equal and candidate.strength <= _STRENGTH["nothing"]:
             raise InputError(
                 f"{against.log.names} and {candidate.log.names} are logs of two runs, and nothing shows which "
                 "belongs to the profile; expected one of them"

@@ -875,7 +875,7 @@ class HostSide:
         for span in sorted(spans, key=lambda span: span.start):
             start = max(span.start, kept[-1].end) if kept else span.start
             if span.end > start:
-                kept.append(span._replace(start=start))
+                kept.append(msgspec.structs.replace(span, start=start))
         return kept
 
     def bounds(self) -> Iterator[int]:
