@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from io import FileIO
-from typing import Any
+from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -48,7 +47,7 @@ class Unread(Exception):
     """SQLite must read the rows after those so far: a cell is no whole number, or the file is unusual or damaged."""
 
 
-class Rows(msgspec.Struct, frozen=True):
+class Rows(NamedTuple):
     """Rows of a table: their ids, and the columns, with `NO` for NULL."""
 
     ids: Numbers
