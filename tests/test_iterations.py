@@ -191,30 +191,27 @@ def test_what_kernels_of_repetitions_share_is_made_once() -> None:
 # -- What is quick for many gives what the plain way gives for few.
 
 
-POINTS = st.lists(st.tuples(st.integers(0, 200), st.integers(-500, 500)), min_size=2, max_size=40)
+POINT = st.tuples(st.integers(0, 200), st.integers(-500, 500))
 
 
-@given(POINTS, POINTS)
+@given(st.lists(st.tuples(POINT, POINT), min_size=1, max_size=40))
 def test_a_line_between_bounds_is_as_steep_and_as_flat_as_all_pairs_allow(
-    below: list[tuple[int, int]], above: list[tuple[int, int]]
+    bounds: list[tuple[tuple[int, int], tuple[int, int]]],
 ) -> None:
     """The steepest and the flattest line, wherever the bounds lie; none if two pairs contradict each other."""
-    pairs = [*zip(below, above, strict=False)]
-    bounds = np.array([[*low, *high] for low, high in pairs]).T
-    below, above = [low for low, _ in pairs], [high for _, high in pairs]
-    steepest, flattest = 1.0, -1.0
-    possible = True
-    for x, y in below:
-        for rx, ry in above:
+    steepest, flattest, possible = 1.0, -1.0, True
+    for x, y in (low for low, _ in bounds):
+        for rx, ry in (high for _, high in bounds):
             if rx > x:
                 steepest = min(steepest, (ry - y) / (rx - x))
             elif rx < x:
                 flattest = max(flattest, (ry - y) / (rx - x))
             else:
                 possible &= y <= ry
+    rows = np.array([[*low, *high] for low, high in bounds]).T
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(axis, "MAX_DRIFT", 1.0)
-        found = axis._extreme_slope(bounds, -1), axis._extreme_slope(bounds, 1)
+        found = axis._extreme_slope(rows, -1), axis._extreme_slope(rows, 1)
     assert (None in found) == (not possible or flattest > steepest)
     assert None in found or found == (flattest, steepest)
 
