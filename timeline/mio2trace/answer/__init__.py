@@ -68,14 +68,19 @@ def of_logs(run: Run) -> list[Section]:
     complaints = tuple(complaints_of(run.libraries))
     total = sum(layer.ns for layer in layers)
     said = []
+    iteration = _printed_iteration(run.logs)
     if layers:
         number = len({layer.name for layer in layers})
         directions = sorted({layer.direction for layer in layers if layer.direction}, reverse=True)
         both = f", {' and '.join(directions)}" if len(directions) > 1 else ""
+        also = ""
+        if iteration is not None and not total / GUARD <= iteration <= GUARD * total:
+            also = f" (it also prints {ms(iteration)} per iteration)"
         said.append(
             f"{ms(total)} per iteration: the sum of the times that the log prints for {count(number, 'layer')}{both}"
+            + also
         )
-    elif (iteration := _printed_iteration(run.logs)) is not None:
+    elif iteration is not None:
         said.append(f"{ms(iteration)} per iteration: the time that the log prints, without times of layers")
     if operations:
         ran = [one for one in operations if one.phase == "run"]
