@@ -367,9 +367,8 @@ def rank_lines(
         )
     if incomplete:
         ranks = ", ".join(incomplete[:3]) + ", ..." * (len(incomplete) > 3)
-        notes += wrapped(
-            "note", f"incomplete profiles ({ranks}): the work that they lack is in no cause", at=RANK_LABEL
-        )
+        lack = f"incomplete profiles ({ranks}): the work that they lack is in no cause"
+        notes += wrapped("note", lack, at=RANK_LABEL)
     if of_others := uncounted(of):
         notes += wrapped("note", f"{of_others}: not of all ranks, or not alike on them", at=RANK_LABEL)
     found = [*_straggler(met, of, straggler(of), labels, machines), *_ranks(of, labels)]
