@@ -222,16 +222,13 @@ class Replay:
         bytes."""
         history, place = self._history, self._place
         while True:
-            if data[at : at + 1] in _GLOG:
-                end = data.find(b"\n", at) + 1
-                if end and other(number, data[at:end]):
-                    at = end
-                    number += 1
-                    continue
             unit = foreseen = history[place] if place < len(history) else None
             digits = _cut(unit, data, at, thread) if unit is not None else None
             place += 1
             if unit is None or digits is None:
+                if data[at : at + 1] in _GLOG and (end := data.find(b"\n", at) + 1) and other(number, data[at:end]):
+                    at, number, place = end, number + 1, place - 1
+                    continue
                 unit, digits, more = self._seen(data, at, thread)
                 if unit is None:
                     self._place = place - 1
