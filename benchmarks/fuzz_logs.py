@@ -26,6 +26,7 @@ from benchmarks.samples import SHARED, require  # noqa: E402
 from mio2trace.model.miopen import MiopenLog  # noqa: E402
 from mio2trace.notes import Notes  # noqa: E402
 from mio2trace.ops import operations  # noqa: E402
+from mio2trace.ops.log import Assembly  # noqa: E402
 from mio2trace.readers.miopen import MiopenDecoder  # noqa: E402
 from mio2trace.reports import FORMS, grouped, ops, print_table  # noqa: E402
 from tests import miopen_blocks  # noqa: E402
@@ -83,6 +84,7 @@ def check(data: bytes) -> tuple[int, int]:
     """Records and operations of one log, printed in every form."""
     log = decoded(data)
     found = operations(log)
+    assert found == Assembly(log, repeats=False).result(), "repeated calls are not what they would be alone"
     table = ops.table([("log", found)])
     for form in FORMS:
         for _ in print_table(table, form):

@@ -18,6 +18,7 @@ from mio2trace.align import NONE, Alignment
 from mio2trace.analysis import analyse
 from mio2trace.ops import operations
 from mio2trace.ops.families import launches
+from mio2trace.ops.log import Assembly
 from mio2trace.ops.operation import Operation
 from tests.kineto_files import FIRST_US, trace
 from tests.kineto_files import row as event_of
@@ -246,6 +247,7 @@ def test_repeated_calls_are_what_they_would_be_alone(shared: Path, name: str) ->
     moved = re.sub(rb"0x5([0-9a-f]{11})\b", rb"0x6\1", data)
     log = decode(data + moved + data)
     found = operations(log)
+    assert found == Assembly(log, repeats=False).result()
     third = len(found) // 3
     assert [one.index for one in found] == list(range(3 * third))
     again = [
@@ -264,6 +266,7 @@ def test_a_repeated_call_takes_the_type_that_its_shape_has_by_then() -> None:
     log = decode(described(1) + bias * 4 + described(0) + bias * 3)
     found = operations(log)
     assert [one.dtype for one in found] == ["float"] * 4 + ["half"] * 3
+    assert found == Assembly(log, repeats=False).result()
 
 
 def test_a_repeated_call_keeps_its_own_command_and_lines() -> None:
@@ -276,6 +279,7 @@ def test_a_repeated_call_keeps_its_own_command_and_lines() -> None:
     assert [bool(one.command_line) for one in found] == [True] * 3 + [False] + [True] * 2
     assert [len(one.launches) for one in found] == [1, 1, 1, 2, 0, 0]
     assert [one.launches[0].line - one.line for one in found[:3]] == [found[0].end_line - found[0].line] * 3
+    assert found == Assembly(log, repeats=False).result()
 
 
 # Fused operators

@@ -6,6 +6,8 @@ a log with only level lines gives one per search and per execution.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from itertools import pairwise
 from operator import methodcaller
 
 import msgspec
@@ -18,9 +20,60 @@ from mio2trace.ops.log.level_lines import LevelLines
 from mio2trace.ops.log.state import Draft, State, Stated, run_buffers, run_tensors, stated
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.problem import FORMS, CommandError, Form, Phase, Problem, direction_in
-from mio2trace.ops.values import solver_name
+from mio2trace.ops.values import Tensor, solver_name
 
 Record = Entry | Command | Message
+
+
+class _Outcome(msgspec.Struct, frozen=True):
+    """What a call became, for calls that repeat it. ``was``: the lines of its records. ``statements``: of the state for
+    which it holds. ``dtype``: the type that the state gave to ``tensor``. ``records`` keeps what its key identifies."""
+
+    operation: Operation
+    was: tuple[int, ...]
+    statements: int
+    tensor: Tensor | None
+    dtype: tuple[str | None, bool]
+    records: tuple[Record, ...]
+
+    def again(self, index: int, records: tuple[Record, ...]) -> Operation:
+        """Return the operation of equal records, with their own lines and addresses."""
+        made, entry = self.operation, records[0]
+        assert isinstance(entry, Entry)
+        last = bisect_right(self.was, made.end_line) - 1
+
+        def at(line: int) -> int:
+            return records[self.was.index(line)].line
+
+        operation = msgspec.structs.replace(
+            made, index=index, line=entry.line, end_line=records[last].line + made.end_line - self.was[last],
+            command_line=made.command_line and at(made.command_line), addresses=entry.addresses, stamp=entry.stamp,
+            elapsed_ns=entry.elapsed_ns,
+        )  # fmt: skip
+        if made.launches or made.gemms:
+            launches = tuple([msgspec.structs.replace(one, line=at(one.line)) for one in made.launches])
+            gemms = tuple([msgspec.structs.replace(one, line=at(one.line)) for one in made.gemms])
+            operation = msgspec.structs.replace(operation, launches=launches, gemms=gemms)
+        return operation
+
+
+def _identity(record: Record) -> object:
+    """Return what equal records share, but for line, time and addresses."""
+    if type(record) is Command:
+        return id(record.text), record.tag, record.thread
+    if type(record) is Message:
+        return id(record.text), record.level, record.function, record.kind, record.thread
+    assert type(record) is Entry
+    return id(record.call)
+
+
+def _is_start(record: Record) -> bool:
+    """Return whether an entry begins an operation."""
+    return type(record) is Entry and not record.call.nested and (record.call.api in OPS or record.call.api in FIND_2)
+
+
+_LONGEST, _MOST_KNOWN = 200, 1 << 14
+"""Records of a call that are compared, and calls that are kept."""
 
 
 # -- Operations --------------------------------------------------------------------------------------------------------
@@ -28,7 +81,7 @@ Record = Entry | Command | Message
 
 def operations(log: MiopenLog) -> tuple[Operation, ...]:
     """Return every compute and find call, in log order."""
-    return _Assembly(log).result()
+    return Assembly(log).result()
 
 
 def log_form(log: MiopenLog) -> Form | None:
@@ -45,12 +98,15 @@ def driver_command(operation: Operation, form: Form = "newest") -> str:
     return driver_line(operation.problem, form)
 
 
-class _Assembly:
-    """Processes records one after another."""
+class Assembly:
+    """Processes records one after another. With ``repeats``, what an equal earlier call became is used again: the same
+    records from its entry to the next call of its thread, if the state has the same answers as then."""
 
-    def __init__(self, log: MiopenLog) -> None:
+    def __init__(self, log: MiopenLog, repeats: bool = True) -> None:
         self._records = log.records
         self._state = State(log.source)
+        self._repeats = repeats
+        self._known: dict[object, _Outcome] = {}
         entries = any(isinstance(record, Entry) and record.call.api in OPS for record in log.records)
         self._lines = LevelLines(self._state, entries)
         self._alone = _alone(log.records)
@@ -61,14 +117,49 @@ class _Assembly:
 
     def result(self) -> tuple[Operation, ...]:
         """Return all operations, in log order."""
-        for record in self._records:
-            if isinstance(record, Entry):
-                self._entry(record)
-            elif isinstance(record, Command):
-                self._command(record)
-            else:
-                self._lines.take(record)
-        return self._state.result()
+        records, state, known = self._records, self._state, self._known
+        starts = [place for place, record in enumerate(records) if _is_start(record)] if self._repeats else []
+        for begin, end in pairwise([0, *starts, len(records)]):
+            group = records[begin:end]
+            key = tuple(map(_identity, group)) if len(group) <= _LONGEST else ()
+            outcome = known.get(key)
+            if outcome is not None and outcome.statements == state.statements and end < len(records):
+                thread = group[0].thread
+                same = outcome.tensor is None or state.types.find(outcome.tensor) == outcome.dtype
+                if same and records[end].thread == thread:
+                    state.complete(thread)
+                    state.done.append(outcome.again(len(state.done), group))
+                    continue
+            statements = state.statements
+            for record in group:
+                if isinstance(record, Entry):
+                    self._entry(record)
+                elif isinstance(record, Command):
+                    self._command(record)
+                else:
+                    self._lines.take(record)
+            if starts and key and end < len(records) and statements == state.statements and len(known) < _MOST_KNOWN:
+                self._learn(key, group, records[end])
+        return state.result()
+
+    def _learn(self, key: object, group: tuple[Record, ...], following: Record) -> None:
+        """Store what a call became, if its records and the next call are of its thread and no other call is open."""
+        state, entry = self._state, group[0]
+        draft = state.current.get(entry.thread)
+        if not isinstance(entry, Entry) or draft is None or draft.entry is not entry or draft is not state.done[-1]:
+            return
+        if entry.api not in OPS or entry.api == "miopenExecuteFusionPlan":
+            return
+        for record in (*group[1:], following):
+            if record.thread != entry.thread or (isinstance(record, Message) and record.kind == "error"):
+                return
+        if any(isinstance(record, Entry) and not record.call.nested for record in group[1:]):
+            return
+        tensor = stated(entry.call).tensor
+        dtype = (None, False) if tensor is None else state.types.find(tensor)
+        operation, was = state.complete(entry.thread), tuple(record.line for record in group)
+        assert operation is not None
+        self._known[key] = _Outcome(operation, was, state.statements, tensor, dtype, group)
 
     # Entries
 
@@ -167,6 +258,7 @@ class _Assembly:
         problem = parse(command.text, command.tag)
         if not command.tag and command.line not in self._alone:
             state.template = problem
+            state.statements += 1
             return
         draft = self._entered(command, problem)
         if draft is not None:

@@ -301,6 +301,7 @@ class LevelLines:
                 self._shape(draft, find_db_key(key[1] or key[2]))
         elif message.kind == "find-db insert" and key:
             self._state.inserted[message.thread] = key[2] or ""
+            self._state.statements += 1
 
     def _choice(self, message: Message, draft: Draft | None) -> None:
         chosen = _CHOSEN_TEXT.search(message.text)
@@ -310,6 +311,7 @@ class LevelLines:
         if draft is None or not _is_searching(draft) or not draft.runs(direction):
             draft = self._level_draft(message, "find", direction)
             self._shape(draft, find_db_key(self._state.inserted.pop(message.thread, "")))
+            self._state.statements += 1
         draft.chosen = True
         draft.solver = chosen[2]
         draft.algorithm = family(chosen[2]) or draft.algorithm

@@ -558,7 +558,7 @@ _KEPT = 1 << 14  # results of each kind
 
 
 class State:
-    """Records are added in log order."""
+    """Records are added in log order. ``statements``: counts statements that later operations may use."""
 
     def __init__(self, source: int) -> None:
         self.source = source
@@ -567,6 +567,7 @@ class State:
         self.types = DescriptorTypes()
         self.plans = FusionPlans()
         self.problems = Find2Problems()
+        self.statements = 0
         self.template: Problem | None = None
         """The problem in the driver's own first line, to which the log's level lines refer."""
         self.inserted: dict[int | None, str] = {}
@@ -581,14 +582,20 @@ class State:
         return tuple([made if isinstance(made, Operation) else self._finish(made) for made in self.done])
 
     def start(self, draft: Draft) -> Draft:
-        """Begin a new operation of the thread. Its earlier operation is complete: no further record belongs to it."""
-        last = self.current.get(draft.thread)
-        if last is not None:
-            self.done[last.index] = self._finish(last)
+        """Begin a new operation of the thread. Its earlier operation is complete."""
+        self.complete(draft.thread)
         draft.index = len(self.done)
         self.done.append(draft)
         self.current[draft.thread] = draft
         return draft
+
+    def complete(self, thread: int | None) -> Operation | None:
+        """Complete and return the operation of the thread: no further record belongs to it."""
+        last = self.current.pop(thread, None)
+        if last is None:
+            return None
+        made = self.done[last.index] = self._finish(last)
+        return made
 
     def _finish(self, draft: Draft) -> Operation:
         """Return the operation; only place and buffers differ from an equal earlier operation."""
@@ -625,6 +632,7 @@ class State:
         return self._solvers.get((algorithm, config))
 
     def register(self, algorithm: str, config: str, solver: str) -> None:
+        self.statements += self._solvers.get((algorithm, config)) != solver
         self._solvers[algorithm, config] = solver
 
     def chosen(self, problem: Problem | None, dtype: str | None) -> str | None:
@@ -634,7 +642,9 @@ class State:
 
     def choose(self, problem: Problem | None, dtype: str | None, solver: str) -> None:
         """Store a solver for `chosen`."""
-        self._chosen |= dict.fromkeys(() if problem is None else self.once(_searched, problem, dtype), solver)
+        for searched in () if problem is None else self.once(_searched, problem, dtype):
+            self.statements += self._chosen.get(searched) != solver
+            self._chosen[searched] = solver
 
 
 def _searched(problem: Problem, dtype: str | None) -> tuple[Problem, ...]:
