@@ -7,6 +7,7 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 import msgspec
 from msgspec.structs import replace
@@ -39,8 +40,8 @@ class Unit(msgspec.Struct):
     addresses). ``size``: in bytes. One of ``call``, ``command`` and ``message`` is the record;
     the line number of the last two does not count. ``shape`` and ``dtype``: of a Set call, which is kept if it changes
     the type of a shape. ``key``: looked up by a message. ``thread``: the thread to which a line with a prefix switches;
-    a line without one belongs to the current thread. ``after``: the place in the history after its last occurrence.
-    ``taken``: its number of occurrences."""
+    a line without one belongs to the current thread. ``after``: the place in the history after its last
+    occurrence."""
 
     count: str
     pieces: tuple[bytes, ...]
@@ -55,7 +56,6 @@ class Unit(msgspec.Struct):
     key: str | None = None
     prefixed: bool = True
     after: int = 0
-    taken: int = 0
 
 
 class Header(msgspec.Struct, kw_only=True):
@@ -237,10 +237,9 @@ class Replay:
                 if foreseen is unit or foreseen is None or unit.call is None or foreseen.call is not unit.call:
                     place = unit.after
             if len(history) >= _HISTORY:
-                history.clear()
+                self.settle()
             history.append(unit)
             unit.after = len(history)
-            unit.taken += 1
             if unit.prefixed:
                 thread = unit.thread
             if unit.call is not None:
@@ -344,13 +343,9 @@ class Replay:
         return unit
 
     def settle(self) -> None:
-        """Add up the counts."""
-        counts = self._out.counts
-        for known in self._known.values():
-            for unit in known.units.values() if isinstance(known, Header) else (known,):
-                if unit is not None:
-                    counts[unit.count] += unit.taken
-                    unit.taken = 0
+        """Count the records that were taken so far, and forget their order."""
+        self._out.counts.update(map(attrgetter("count"), self._history))
+        self._history.clear()
 
 
 def _cut(unit: Unit, data: bytes, at: int, thread: int | None) -> Sequence[bytes] | None:
