@@ -221,6 +221,8 @@ class Replay:
         record, the thread of the last one taken, and whether the new one is an entry whose end may be in the following
         bytes."""
         history, place = self._history, self._place
+        if len(history) >= _HISTORY:
+            self.settle()
         while True:
             unit = foreseen = history[place] if place < len(history) else None
             digits = _cut(unit, data, at, thread) if unit is not None else None
@@ -236,16 +238,14 @@ class Replay:
                 # the same call, but an address is longer or shorter: the prediction goes on
                 if foreseen is unit or foreseen is None or unit.call is None or foreseen.call is not unit.call:
                     place = unit.after
-            if len(history) >= _HISTORY:
-                self.settle()
             history.append(unit)
             unit.after = len(history)
             if unit.prefixed:
                 thread = unit.thread
             if unit.call is not None:
                 self._entry(unit, digits, number)
-            else:
-                self._again(unit, number)
+            elif unit.line is not None:
+                self._again(unit.line, unit.key, number)
             at += unit.size
             number += unit.lines
 
@@ -261,13 +261,11 @@ class Replay:
         assert unit.call is not None
         out.records.append(Entry(number, unit.call, b",".join(digits), out.stamp, out.elapsed))
 
-    def _again(self, unit: Unit, number: int) -> None:
-        out, record = self._out, unit.line
-        if record is None:
-            return
+    def _again(self, record: Command | Message, key: str | None, number: int) -> None:
+        out = self._out
         if out.clock is not None:
             out.stamp, out.elapsed = out.clock(number)
-        if not isinstance(record, Message) or record.kind != "key" or out.is_new_key(unit.key):
+        if not isinstance(record, Message) or record.kind != "key" or out.is_new_key(key):
             out.records.append(replace(record, line=number, stamp=out.stamp, elapsed_ns=out.elapsed))
 
     def _seen(self, data: bytes, at: int, thread: int | None) -> tuple[Unit | None, Sequence[bytes], bool]:
