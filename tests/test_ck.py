@@ -15,12 +15,10 @@ from mio2trace.answer import of_logs
 from mio2trace.model.log import FrameworkLog, LocalTime
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
-from mio2trace.readers import READERS
-from mio2trace.readers import ck as ck
+from mio2trace.readers import READERS, ck
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.source import Source
 from tests.conftest import shared_folder
-from tests.rocm_files import records_of
 from tests.small_runs import as_json, kinds, plain, read, small
 
 SEVERAL = "one of several repetitions taken, counted from 0 (--repetition chooses)"
@@ -39,10 +37,7 @@ def read_json(folder: Path, value: Any, notes: Notes | None = None, repetition: 
     path = folder / "record"
     path.write_text(value if isinstance(value, str) else json.dumps(value))
     assert [reader.sniff(path.read_bytes()) for reader in READERS].count(True) == 1
-    notes = Notes() if notes is None else notes
-    if repetition is None:
-        return records_of(path, ck, notes)
-    with contextlib.closing(Source(str(path), 0, notes)) as source:
+    with contextlib.closing(Source(str(path), 0, Notes() if notes is None else notes)) as source:
         return ck.repetitions(source, repetition, ReadOptions(), source.notes)[0][0]
 
 
@@ -119,8 +114,7 @@ def test_iterations_that_are_no_number_are_unknown(tmp_path: Path, value: Any) -
 def test_the_repetition_taken_is_the_first_good_one_or_the_one_asked_for(
     tmp_path: Path, runs: list[dict[str, Any]], wanted: int | None, taken: int, said: list[str]
 ) -> None:
-    notes = Notes()
-    log = the_log(read_json(tmp_path, record(*runs), notes, wanted))
+    log = the_log(read_json(tmp_path, record(*runs), notes := Notes(), wanted))
     assert log.layers[0].printed_ns == taken * 1_000_000
     assert list(kinds(notes)) == said
 
