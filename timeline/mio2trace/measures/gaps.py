@@ -78,8 +78,6 @@ class _Gaps:
         self._device = device
         self._common = has_common_clock(alignment)
         self._to_graphs = 0, 0
-        self._found: dict[int, tuple[list[str | None], list[int]]] = {}
-        """By thread, what `_during_most` found."""
 
     def causes(self, windows: Sequence[Span]) -> Iterator[Cause]:
         count: Counter[Why] = Counter()
@@ -201,11 +199,11 @@ class _Gaps:
         """The cause of a gap, the host's work during most of it, and how long this was. ``at``: its place among the
         named ones."""
         threads = sorted(self._calls) if thread is None else [thread]
-        for one in threads:
-            call, ns = self._call(one, at)
+        for names, times in (self._found[one] for one in threads if one in self._found):
+            call = names[at]
             if call is not None:
                 is_build = PREPARING.get(call, "") in ("building kernels", "loading kernels")
-                return "builds" if is_build else "host", call, ns
+                return "builds" if is_build else "host", call, times[at]
         for one in threads:
             name, ns = self._range(one, start, end)
             if name:
@@ -216,18 +214,14 @@ class _Gaps:
                 return "host", name, ns
         return "host", "", 0
 
-    def _call(self, thread: int, at: int) -> tuple[str | None, int]:
-        """The name of the call during most of a named gap, and how long it was in it."""
-        if thread not in self._calls:
-            return None, 0
-        if thread not in self._found:
-            self._found[thread] = self._during_most(*self._calls[thread])
-        names, times = self._found[thread]
-        return names[at], times[at]
+    @cached_property
+    def _found(self) -> dict[int, tuple[list[str | None], list[int]]]:
+        """By thread, for each named gap the call during most of it, and how long the thread was in that call."""
+        return {thread: self._during_most(*calls) for thread, calls in self._calls.items()}
 
     def _during_most(self, begins: Numbers, ends: Numbers, names: Pool[str]) -> tuple[list[str | None], list[int]]:
-        """Return what `_call` does, for each named gap and a thread with these calls. Only the last call that began
-        before the gap and the 63 calls after it are searched."""
+        """Return a value of `_found` for a thread with these calls. Only the last call that began before the gap and
+        the 63 calls after it are searched."""
         start, end = self._named
         first = np.maximum(np.searchsorted(begins, start, "right") - 1, 0)
         stop = np.minimum(np.searchsorted(begins, end), first + 64)

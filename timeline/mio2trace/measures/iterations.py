@@ -515,7 +515,8 @@ def not_whole(alignment: Alignment, place_of: Codes, numbers: Mapping[int, int])
         if not places or (not at_end and any(phase == "warm-up" for phase, _ in ran)):
             continue
         missing = order[places[-1] + 1 :] if at_end else order[: places[0]]
-        if not _is_at_edge(alignment, place_of, place, at_end):
+        kernels = np.flatnonzero(alignment.profile.commands.is_kernel)
+        if not len(kernels) or place != int(place_of[kernels[-1 if at_end else 0]]):
             continue  # its kernels are present; only their links are unknown
         if (
             any(kind(key) in launching for key in missing)
@@ -524,12 +525,6 @@ def not_whole(alignment: Alignment, place_of: Codes, numbers: Mapping[int, int])
         ):
             why.setdefault(place, ENDS if at_end else BEGINS)
     return why
-
-
-def _is_at_edge(alignment: Alignment, place_of: Codes, place: int, at_end: bool) -> bool:
-    """Return whether the profile's first kernel, or its last, is in this iteration."""
-    kernels = np.flatnonzero(alignment.profile.commands.is_kernel)
-    return len(kernels) > 0 and place == int(place_of[kernels[-1 if at_end else 0]])
 
 
 def _is_silent(alignment: Alignment, at_end: bool) -> bool:

@@ -340,15 +340,12 @@ def summary(contents: Contents, outcome: Outcome) -> str:
     log = contents.log
     inside = [count(log.calls, "MIOpen call")] if log.calls else []
     inside += [count(len(log.threads), "thread")] if log.threads else []
-    text = f"{outcome} after {outcome.seconds:.3g} s; log {_size(log.size)}"
+    size = f"{log.size / 1e6:.3g} MB" if log.size >= 1_000_000 else f"{log.size / 1000:.3g} kB"
+    text = f"{outcome} after {outcome.seconds:.3g} s; log {size}"
     text += f" ({', '.join(inside)})" if inside else ""
     if contents.parts or log.kernels:
         text += f", profile {count(contents.kernels, 'kernel')}, {count(contents.processes, 'process')}"
     return text
-
-
-def _size(size: int) -> str:
-    return f"{size / 1e6:.3g} MB" if size >= 1_000_000 else f"{size / 1000:.3g} kB"
 
 
 def problems(
