@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
@@ -202,14 +202,9 @@ class Kind(msgspec.Struct, frozen=True):
     naive: bool
 
 
-@lru_cache(maxsize=1 << 10)
-def _is_naive(algorithm: str | None, solver: str | None) -> bool:
-    return algorithm == "Naive" or (solver is not None and family(solver) == "Naive")
-
-
 def is_naive(operation: Operation) -> bool:
     """Return whether the log names a naive solver for it."""
-    return _is_naive(operation.algorithm, operation.solver)
+    return operation.algorithm == "Naive" or (operation.solver is not None and family(operation.solver) == "Naive")
 
 
 def kind_of(name: str, fact: KernelFact | None) -> Kind:

@@ -406,8 +406,42 @@ class Steady:
     @cached_property
     def counted(self) -> Counted:
         """The activities over which every sum goes."""
+        measures, links, commands = self._measures, self._alignment.links, self._commands
         counts = np.array([*(self._place.get(one.number, NONE) for one in self.told.all), NONE], np.int32)
-        return counted(self._measures, counts[self.told.place_of])
+        place_of, forms = counts[self.told.place_of], measures.forms
+        positions = np.flatnonzero(place_of != NONE)
+        is_counted = commands.is_kernel[positions] & commands.has_times[positions]
+        kernels = positions if is_counted.all() else positions[is_counted]  # a column of ten million takes 80 MB
+        rows = _as_slice(kernels)
+        of_kernels = forms.form_of[rows]
+        used = present(of_kernels)
+        worked, work_of, other_work = array("q"), [], []
+        for position, _, flop, told_by in measures.work():
+            if place_of[position] == NONE:
+                continue
+            if told_by == "operation" and flop is not None:
+                worked.append(position)
+                work_of.append(flop)
+            else:
+                other_work.append((position, flop, told_by))
+        unsure = links.layer_unsure | links.operation_unsure
+        is_whole = len(used) == len(forms.forms)
+        return Counted(
+            names=forms.names,
+            name_of=forms.name_of,
+            place_of=place_of,
+            positions=positions,
+            kernels=kernels,
+            places=place_of[rows],
+            ns=commands.time_ns[rows],
+            form_of=of_kernels if is_whole else np.searchsorted(used, of_kernels).astype(np.int32),
+            forms=[forms.forms[number] for number in used.tolist()],
+            helping=measures.helping(kernels),
+            unsure=np.array([position for position in unsure if place_of[position] != NONE], np.int64),
+            worked=worked,
+            work_of=work_of,
+            other_work=other_work,
+        )
 
 
 _NUMBERED = late(r"(.*[A-Za-z0-9)])[_ ]\d+", re.DOTALL)
@@ -448,43 +482,6 @@ class Counted(msgspec.Struct, frozen=True):
     worked: Sequence[int]
     work_of: Sequence[int]
     other_work: Sequence[tuple[int, int | None, str]]
-
-
-def counted(measures: Measures, place_of: Codes) -> Counted:
-    """``place_of``: of each activity its iteration's place among the steady ones, `NONE` where it is in none."""
-    links, commands, forms = measures.alignment.links, measures.alignment.profile.commands, measures.forms
-    positions = np.flatnonzero(place_of != NONE)
-    is_counted = commands.is_kernel[positions] & commands.has_times[positions]
-    kernels = positions if is_counted.all() else positions[is_counted]  # a column of ten million takes 80 MB
-    rows = _as_slice(kernels)
-    of_kernels = forms.form_of[rows]
-    used = present(of_kernels)
-    worked, work_of, other_work = array("q"), [], []
-    for position, _, flop, told_by in measures.work():
-        if place_of[position] == NONE:
-            continue
-        if told_by == "operation" and flop is not None:
-            worked.append(position)
-            work_of.append(flop)
-        else:
-            other_work.append((position, flop, told_by))
-    unsure = links.layer_unsure | links.operation_unsure
-    return Counted(
-        names=forms.names,
-        name_of=forms.name_of,
-        place_of=place_of,
-        positions=positions,
-        kernels=kernels,
-        places=place_of[rows],
-        ns=commands.time_ns[rows],
-        form_of=of_kernels if len(used) == len(forms.forms) else np.searchsorted(used, of_kernels).astype(np.int32),
-        forms=[forms.forms[number] for number in used.tolist()],
-        helping=measures.helping(kernels),
-        unsure=np.array([position for position in unsure if place_of[position] != NONE], np.int64),
-        worked=worked,
-        work_of=work_of,
-        other_work=other_work,
-    )
 
 
 def _as_slice(rows: Numbers) -> Numbers | slice:
