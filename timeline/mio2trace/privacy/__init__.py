@@ -140,18 +140,15 @@ class Cleaner:
         changes = self._changes(record)
         for field in record.__struct_fields__:
             value = getattr(record, field)
+            new = value
             if isinstance(value, Activities | Calls | LayerTimes):
-                table = self._table(value)
-                if table is not value:
-                    changes[field] = table
+                new = self._table(value)
             elif type(value) is tuple and value and isinstance(value[0], msgspec.Struct):
                 new = self._items(value)
-                if new is not value:
-                    changes[field] = new
             elif isinstance(value, msgspec.Struct):  # a side table
-                side = self._record(value)
-                if side is not value:
-                    changes[field] = side
+                new = self._record(value)
+            if new is not value:
+                changes[field] = new
         return msgspec.structs.replace(record, **changes) if changes else record
 
     def _changes(self, record: msgspec.Struct) -> dict[str, Any]:

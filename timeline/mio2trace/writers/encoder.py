@@ -354,15 +354,12 @@ class Row:
         self._begun = True
         return tp.packet(texts, *self._state(tp.STATE_CLEARED))
 
-    def _state(self, flags: int) -> Iterator[bytes]:
+    def _state(self, flags: int) -> tuple[bytes, ...]:
         """Return the fields that the following packets share."""
         defaults = tp.message(tp.TRACK_EVENT, tp.integer(tp.TRACK_UUID, self._uuid))
         defaults += tp.integer(tp.CLOCK_ID, tp.COUNTED if self._counted else tp.BOOTTIME)
-        yield from (
-            tp.integer(tp.SEQUENCE, self._sequence),
-            tp.integer(tp.FLAGS, flags),
-            tp.message(tp.DEFAULTS, defaults),
-        )
+        sequence = tp.integer(tp.SEQUENCE, self._sequence)
+        return sequence, tp.integer(tp.FLAGS, flags), tp.message(tp.DEFAULTS, defaults)
 
 
 # -- Slices in order of time, and what ends between them ---------------------------------------------------------------
