@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from itertools import product
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -571,7 +572,7 @@ def has_times(log: FrameworkLog) -> bool:
     return bool(log.layers) or _iterations(log)
 
 
-class _Candidate(msgspec.Struct, frozen=True):
+class _Candidate(NamedTuple):
     """A log that may belong to a profile's run."""
 
     log: Gathered
