@@ -11,7 +11,7 @@ from benchmarks.damage import loaded
 from benchmarks.damage_score import Tally, tallies
 from benchmarks.damages import clocks, losses, processes
 from benchmarks.damages.run import Mutation, Run, with_lines
-from benchmarks.damages.sets import HANDLES, NO_FRAMEWORK, TWIN
+from benchmarks.damages.sets import HANDLES, NO_FRAMEWORK, TWIN, without_framework
 from mio2trace import analyse
 from mio2trace.align.rates import LAST
 from mio2trace.align.same_run import _parts_of, split
@@ -50,6 +50,16 @@ def test_where_nothing_tells_the_runs_apart_every_call_is_in_doubt(change: Mutat
     assert operations.wrong_and_sure == layers.wrong_and_sure == 0
     assert operations.said <= LAST * operations.links + 1e-6
     assert layers.right == layers.links
+
+
+@pytest.mark.parametrize("change", [processes.earlier_run, processes.later_run])
+def test_of_runs_that_only_miopen_logged_buffers_tell_the_profiles(change: Mutation, tmp_path: Path) -> None:
+    """The same program twice in one log without a framework's lines."""
+    run = without_framework(run_of("m290-resnet-infer-immediate-fused"))
+    operations, _ = scored(change(run, Random(1)), tmp_path)
+    assert operations.links > 0
+    assert operations.wrong_and_sure == 0
+    assert operations.right == operations.kernels
 
 
 def test_iterations_are_no_runs(tmp_path: Path) -> None:
