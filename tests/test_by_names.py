@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -71,6 +72,30 @@ def said(run: Run, links: Links) -> list[tuple[float, bool]]:
         for at, (found, true) in enumerate(zip(places_of(links), run.places, strict=True))
         if found is not None and true is not None and not true[0]
     ]
+
+
+@pytest.mark.parametrize("hole", [False, True])
+def test_the_rest_of_a_warm_up_is_told_by_names(hole: bool) -> None:
+    """Of 60 runs that end inside the iteration, or also lost a stretch of the warm-up: links are as right as they say,
+    to a tenth, and most are found."""
+    tenths: dict[int, list[bool]] = defaultdict(list)
+    counts: Counter[str] = Counter()
+    for seed in range(60):
+        rng = Random(seed)
+        whole = make_run(rng, named_net(rng, rng.randint(6, 30)), extra_fills=True)
+        warm = [at for at, place in enumerate(whole.places) if place and not place[0]]
+        stop = rng.randint(warm[-1] + 3, len(whole.places))
+        start = rng.choice(warm[: len(warm) - len(warm) // 5])
+        gone = range(start, start + len(warm) // 5) if hole else range(0)
+        run = cut(whole, [at for at in range(stop) if at not in gone])
+        counts["kernels"] += len(set(warm) - set(gone))
+        for confidence, is_right in said(run, align(run.profile, [run.log], Notes()).links):
+            counts["right"] += is_right
+            counts["wrong and sure"] += not is_right and confidence >= 0.995
+            tenths[int(10 * confidence)].append(is_right)
+    assert counts["right"] >= (0.9 if hole else 0.95) * counts["kernels"]
+    assert counts["wrong and sure"] <= 0.001 * counts["kernels"]
+    assert all(sum(each) >= (tenth / 10 - 0.1) * len(each) for tenth, each in tenths.items() if len(each) >= 20)
 
 
 def test_more_kernels_and_layers_than_are_looked_at_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
