@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -284,6 +285,25 @@ def test_the_profile_does_not_depend_on_the_blocks(size: int) -> None:
     assert told(SMALL, block=size) == (read(SMALL), {})
 
 
+@pytest.mark.parametrize("text", [SMALL, as_json(small(), indent=None)], ids=["tabs", "compact"])
+@pytest.mark.parametrize("size", [1 << 18, 97])
+def test_a_cut_array_gives_all_its_whole_calls_and_says_that_it_is_cut(text: bytes, size: int) -> None:
+    """At any byte: the calls whose last bracket is there, no others, one note; a whole array has none."""
+    ends, decoded = [], text.decode()
+    at = 1
+    while decoded[at:].lstrip()[0] != "]":
+        at += len(decoded[at:]) - len(decoded[at:].lstrip(", \t\n"))
+        ends.append(at := json.JSONDecoder().raw_decode(decoded, at)[1])
+    whole = read(text)
+    for cut in {*range(1, 40), *range(40, len(text), 13), *(end + by for end in ends for by in (-1, 0, 1))}:
+        profile, notes = told(text[:cut], block=size)
+        assert profile.records == sum(end <= cut for end in ends), cut
+        assert profile.activities == tuple(e for e in whole.activities if e.number < profile.records)
+        if decoded[cut - 1 :].strip() not in ("", "]"):
+            assert notes == CUT, cut
+    assert (whole.records, told(text)[1]) == (len(ends), {})
+
+
 def test_a_program_source_may_hold_anything() -> None:
     """Also what looks like the border of two calls, like the end of the array, or like the profiler's lines."""
     run = Program()
@@ -488,6 +508,14 @@ def test_error_the_log_of_a_run_that_crashed_ends_in_a_cut_block(shared: Path) -
     profile, notes = sample(shared, "crash-local-arg.stdout.log")
     assert profile.records > 10
     assert CUT.items() <= notes.items()
+
+
+def test_the_decoded_calls_have_the_fields_of_the_format() -> None:
+    """A name that is misspelt here would silently be a default."""
+    for union in (dvdt._CALLS, dvdt._TIMED_CALLS):
+        for call, real in zip(union.decode(SMALL), small(), strict=True):
+            names = {field.encode_name for field in msgspec.structs.fields(call)}
+            assert names <= {*real, "output profiling_error", "queue", "source"}, type(call)
 
 
 def test_an_array_that_does_not_begin_with_a_call_is_still_a_profile() -> None:
