@@ -390,7 +390,7 @@ class _Iteration(msgspec.Struct, frozen=True):
 def place_unlogged_iterations(attribution: Attribution) -> None:
     """Label kernels beside the best known iteration, as far as they repeat it."""
     links = attribution.links
-    if not links.runs:
+    if not links.runs or _tells_of_all(attribution):
         return
     kernels = np.flatnonzero(attribution.profile.commands.is_kernel).tolist()
     if not links.layer_confidence and (np.asarray(links.run_of)[kernels] != NONE).all():
@@ -437,6 +437,20 @@ def place_behind_the_log(attribution: Attribution) -> None:
     if any(contradicts(name, frozenset(), "forward") for name in left):
         return  # it goes on backward, and with what updates the weights
     place_by_names(attribution, range(last, len(activities)), "forward", pass_)
+
+
+def _tells_of_all(attribution: Attribution) -> bool:
+    """Return whether all iterations are known from their first layer to their last one."""
+    links, order = attribution.links, attribution.net.execution_order()
+    asked_for = attribution.iterations()
+    numbers = {pass_.iteration for pass_ in links.passes if pass_.phase == "iteration"}
+    if asked_for is None or not order or len(numbers) < asked_for:
+        return False
+    ends = {(1, order[0][0].index, order[0][1]), (asked_for, order[-1][0].index, order[-1][1])}
+    wanted = [("iteration", 1), ("iteration", asked_for)]
+    at_ends = {at for at, pass_ in enumerate(links.passes) if (pass_.phase, pass_.iteration) in wanted}
+    its = [run for run in links.runs if run.pass_ in at_ends]
+    return ends <= {(links.passes[run.pass_].iteration, run.layer_index, run.direction) for run in its}
 
 
 def _best_known(attribution: Attribution, kernels: Sequence[int]) -> _Iteration | None:
