@@ -17,7 +17,7 @@ from mio2trace.readers import run_log
 from mio2trace.readers.base import ReadOptions
 from mio2trace.source import Source
 from mio2trace.trace import Trace
-from mio2trace.writers import native
+from mio2trace.writers import encoder
 from tests.fuzz import law, looks, rules
 from tests.native_packets import Drawn, Picture, read_native
 from tests.small_runs import as_json, benchmark
@@ -81,13 +81,13 @@ def test_a_broken_rule_is_seen(picture: Picture, rule: str) -> None:
 
 def test_a_native_trace_that_differs_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert law.judge(FILES, 0) == "trace"
-    write = native.write
+    write = encoder.write
 
-    def cut(trace: Trace, out: io.BytesIO) -> None:
-        write(trace, out)
-        out.truncate(out.tell() - 1)
+    def cut(trace: Trace, out: io.BytesIO, *, to_pack: bool) -> int:
+        size = write(trace, out, to_pack=to_pack)
+        return out.truncate(size - 1)
 
-    monkeypatch.setattr(native, "write", cut)
+    monkeypatch.setattr(encoder, "write", cut)
     with pytest.raises(law.ViolationError, match="its packets are wrong"):
         law.judge(FILES, 0)
     monkeypatch.undo()
