@@ -414,6 +414,6 @@ def test_links_of_a_damaged_run_are_right_or_in_doubt(
         return
     assert tally.links > 0 or gate.right > 1, (shown, result.refused)
     assert tally.links >= gate.links * tally.kernels, shown
-    assert gate.mean <= tally.mean <= gate.most, shown
+    assert gate.mean - 1e-9 <= tally.mean <= gate.most + 1e-9, shown
     if gate.false is not None:
         assert sum(count - true for count, _, true in tally.bins[gate.beyond : 10]) <= gate.false, shown
