@@ -115,7 +115,7 @@ class _Decoder:
                     entry = last(fields(data, at, stop))
                     self._strings[signed(entry[0x08][0])] = text(data, *entry[0x12])
                 elif tag >> 3 in (1, 4):
-                    raise unexpected(tag, at)
+                    raise unexpected(tag, walk.start)
             except WireError as error:
                 self._lost += 1
                 self._problem = self._problem or str(error)

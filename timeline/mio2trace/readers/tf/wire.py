@@ -115,12 +115,14 @@ class Walk:
         self._is_at_end = False
         self.error: WireError | None = None
         """The first error; None if everything could be read so far."""
+        self.start = 0
+        """Where the last field of `parts` begins, with its tag."""
 
     def parts(self, at: int, end: int) -> Iterator[Field]:
         """Yield fields one by one, as `fields`; in a message that is cut off, the last one ends with the data."""
         data = self._data
         while at < end:
-            start = at
+            self.start = start = at
             try:
                 tag, at = varint(data, at, end)
                 kind = tag & 7
