@@ -396,9 +396,10 @@ def test_a_place_where_nothing_is_and_a_field_of_another_type_are_refused(writte
     assert b'"queue":0' in written
     with pytest.raises(InputError, match="queue 77 of 1"):
         records_of(written.replace(b'"queue":0', b'"queue":77', 1))
-    notes = Notes()
-    records_of(written.replace(b'"queue":0', b'"queue":"x"', 1), notes)
-    assert any("Expected `int`" in str(note) for note in notes)
+    for value, said in ((b'"x"', "Expected `int`"), (b"9223372036854775808", "a number of more than 63 bits")):
+        notes = Notes()
+        records_of(written.replace(b'"queue":0', b'"queue":' + value, 1), notes)
+        assert any(said in str(note) for note in notes)
 
 
 @pytest.mark.parametrize("form", ["rocpd", "rpd", "table"])

@@ -26,6 +26,7 @@ from mio2trace.model.profile import Activity, Call, Clock, Framework, Node, Prof
 from mio2trace.model.tf import TfNode, TfProfile, TfView, ViewRow
 from mio2trace.notes import InputError, Notes
 from mio2trace.outgoing import shortened, visible
+from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Record, Records
 from mio2trace.source import Source
 
@@ -47,6 +48,7 @@ _KINDS = {kind.__name__: kind for kind in ROWS if kind is not Framework}
 
 
 _MOST_PROBLEMS, _LONGEST_PROBLEM = 50, 300
+_MANY_DIGITS = late(rb"9\d{18}|\d{20}")
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -175,6 +177,8 @@ class _Draft:
 def _restored(kind: type[msgspec.Struct], text: bytes) -> Any:
     """Return the record that a line holds, without the tuples whose members have lines. Bytes are text in the file."""
     fields = msgspec.json.decode(text, type=dict[str, Any]) | dict.fromkeys(ROWS.get(kind, ()), ())
+    if _MANY_DIGITS.search(text) is not None:
+        _refuse_long(fields)
     opencl = fields.get("opencl")
     programs = opencl.get("programs") if kind is Profile and isinstance(opencl, dict) else None
     for holder in [fields, fields.get("call")] if kind is Entry else programs if isinstance(programs, list) else ():
@@ -183,6 +187,14 @@ def _restored(kind: type[msgspec.Struct], text: bytes) -> Any:
                 if isinstance(cell := holder.get(name), str):
                     holder[name] = cell.encode("latin-1")
     return msgspec.convert(fields, _LogHead if kind is MiopenLog else kind, builtin_types=(bytes,), str_keys=True)
+
+
+def _refuse_long(value: Any) -> None:
+    """Raise `_Damaged` for a whole number of more than 63 bits: readers leave these out, and no column holds them."""
+    if isinstance(value, int) and not -(1 << 63) < value < 1 << 63:
+        raise _Damaged("a number of more than 63 bits")
+    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _refuse_long(one)
 
 
 def _of_source(record: msgspec.Struct, source: int) -> msgspec.Struct:
