@@ -13,7 +13,9 @@ import zlib
 from collections import deque
 from collections.abc import Iterator
 from importlib import import_module
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+import msgspec
 
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Writer(NamedTuple):
+class Writer(msgspec.Struct, frozen=True):
     """A form of output. Its modules take time and memory to load, so they are loaded when the form is used."""
 
     NAME: str
