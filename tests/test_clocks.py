@@ -21,7 +21,15 @@ from benchmarks.damages.profiles import part_lost
 from benchmarks.damages.sets import HANDLES
 from mio2trace import analyse, machine
 from mio2trace.align import NONE, Links, align
-from mio2trace.align.clocks.axis import ZONES_NS, DeviceClock, device_clocks, local_ns, log_clock, stamps_bound
+from mio2trace.align.clocks.axis import (
+    ZONES_NS,
+    DeviceClock,
+    device_clocks,
+    fit_device_clock,
+    local_ns,
+    log_clock,
+    stamps_bound,
+)
 from mio2trace.align.layers.layer_lines import Lines, Times, likeliest_rows
 from mio2trace.align.rates import LINE_NS
 from mio2trace.conversion import convert
@@ -127,6 +135,16 @@ def test_drift_and_a_step_together_are_still_two_stretches(rng: Random) -> None:
     clock = clock_of(make)
     assert len(clock.pieces) == 2
     assert all(0 <= queued - clock.to_device(host) <= 2 * clock.error_ns + 5 * US for _, host, queued in times(make))
+
+
+def test_a_stretch_begins_with_its_first_call() -> None:
+    """A call of another thread that began earlier and is recorded later does not take times of the stretch before."""
+    queued = np.array([0, 1000, 2000, 4000, 4100, 5000, 6000]) * MS
+    offset = np.where(np.arange(7) < 3, 0, HOUR + queued * 150 // 10**6)
+    begun = np.where(queued == 4100 * MS, 1500 * MS, queued)
+    clock = fit_device_clock(np.stack([begun, offset - queued + begun - US, queued, offset + US]), Notes())
+    assert [piece.host_ns for piece in clock.pieces] == [0, 4000 * MS]
+    assert clock.to_device(2000 * MS) == 2000 * MS
 
 
 def test_two_devices_have_two_clocks() -> None:

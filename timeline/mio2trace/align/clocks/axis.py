@@ -192,7 +192,7 @@ def _constant(bounds: _Bounds) -> _Fitted | None:
 
 def _line(bounds: _Bounds) -> _Fitted | None:
     """Fit a line of offsets between all bounds, with the middle of the possible slopes; None if there is none."""
-    origin, level = int(bounds[0].min()), int(bounds[1, 0])
+    origin, level = int(bounds[0, 0]), int(bounds[1, 0])
     bounds = bounds - np.array([[origin], [level], [origin], [level]])
     flattest, steepest = _extreme_slope(bounds, -1), _extreme_slope(bounds, 1)
     if flattest is None or steepest is None or flattest > steepest:
@@ -204,9 +204,9 @@ def _line(bounds: _Bounds) -> _Fitted | None:
     start, lower, done, upper = bounds
     slope = drift_ppb / 1_000_000_000
     low, high = ceil((lower - slope * start).max()), ceil((upper - slope * done).min())
-    middle, error, last = (low + high) // 2, abs(high - low) // 2, int(done.max())
+    middle, error, first, last = (low + high) // 2, abs(high - low) // 2, int(start.min()), int(done.max())
     # Of all lines the flattest is the highest one at the begin, the steepest is the highest one at the end.
-    for at, of_highest, of_lowest in ((0, flattest, steepest), (last, steepest, flattest)):
+    for at, of_highest, of_lowest in ((first, flattest, steepest), (last, steepest, flattest)):
         here = middle + drift_ppb * at // 1_000_000_000
         top, bottom = (upper + of_highest * (at - done)).min(), (lower + of_lowest * (at - start)).max()
         error = max(error, ceil(top - here), ceil(here - bottom))
