@@ -337,6 +337,16 @@ def test_a_damaged_node_is_lost_alone(damage: bytes, complaint: str, in_a_file: 
         assert complaint in note.places[0]
 
 
+def test_damage_that_is_the_reason_for_a_refusal_is_no_note() -> None:
+    notes = Notes()
+    with (
+        contextlib.closing(Source("-", 0, notes, stdin=io.BytesIO(b"\x0b"))) as source,
+        pytest.raises(InputError, match="wire type 3"),
+    ):
+        profile_reader.read(source, ReadOptions(), notes)
+    assert not list(notes)
+
+
 def test_times_that_cannot_be_are_passed_over() -> None:
     """Before 1970, beyond all years, of a negative or endless duration, or no pair at all."""
     times = [[0, 5], [-5, 5], [10**18, 5], [START_US, -1], [START_US, 10**15], [START_US], [START_US, 5, 6]]

@@ -101,8 +101,8 @@ class _Decoder:
 
     def walk(self) -> None:
         """Read the outermost message field by field, so that a cut file is read up to the cut."""
-        data = self._data
-        walk = Walk(data, self._place, self._notes, "TFProf profile damaged: read up to there")
+        data, found = self._data, Notes()
+        walk = Walk(data, self._place, found, "TFProf profile damaged: read up to there")
         for tag, at, stop in walk.parts(0, len(data)):
             if walk.error is not None:
                 break  # the field that was cut
@@ -122,6 +122,7 @@ class _Decoder:
         if walk.error is not None and not self._nodes:
             cut = "file cut off: " if isinstance(walk.error, CutError) else ""
             raise InputError(f"{self._place}: {cut}{walk.error}; expected the nodes of a ProfileProto")
+        self._notes.include(found)
 
     def _entry(self, at: int, stop: int) -> None:
         key, span = _pair(self._data, at, stop, 0x12)
