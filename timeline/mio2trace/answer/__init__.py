@@ -73,13 +73,10 @@ def of_logs(run: Run) -> list[Section]:
         number = len({layer.name for layer in layers})
         directions = sorted({layer.direction for layer in layers if layer.direction}, reverse=True)
         both = f", {' and '.join(directions)}" if len(directions) > 1 else ""
-        also = ""
-        if iteration is not None and not total / GUARD <= iteration <= GUARD * total:
-            also = f" (it also prints {ms(iteration)} per iteration)"
-        said.append(
-            f"{ms(total)} per iteration: the sum of the times that the log prints for {count(number, 'layer')}{both}"
-            + also
-        )
+        is_doubted = iteration is not None and not total / GUARD <= iteration <= GUARD * total
+        own = f" ({ms(iteration or 0)} by the log itself)" * is_doubted
+        of_layers = f"the sum of the times that the log prints for {count(number, 'layer')}{both}"
+        said.append(f"{ms(total)} per iteration{own}: {of_layers}")
     elif iteration is not None:
         said.append(f"{ms(iteration)} per iteration: the time that the log prints, without times of layers")
     if operations:
