@@ -501,7 +501,7 @@ def test_what_is_no_whole_file_is_one_line(data: bytes, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [1 << 63, (1 << 64) - 1, -(1 << 63), 1 << 70])
 def test_an_id_of_a_range_that_no_table_holds_is_none(number: int, tmp_path: Path) -> None:
-    """A dataset is json_file all the same."""
+    """A dataset is written all the same."""
     process = made()
     process["buffer_records"]["marker_api"][0]["correlation_id"]["internal"] = number
     path = json_file(tmp_path, process)
