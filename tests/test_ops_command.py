@@ -6,9 +6,10 @@ import csv
 import gzip
 import io
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -266,6 +267,38 @@ def test_times_are_those_of_the_true_kernels(name: str) -> None:
         assert ("gflops" in row) is bool(row["phase"] == "run" and row.get("flop") and time)
         assert row.get("gflops", 0) == pytest.approx(row["flop"] / time if "gflops" in row else 0)
     assert sum(row.get("kernel_ns", 0) for row in each) == sum(ns for line in true if line for _, ns in true[line])
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["m290-alexnet-infer-10it", "m290-resnet-infer-immediate-fused"])
+def test_groups_sum_their_operations(name: str) -> None:
+    """Of steady iterations: calls, mean, rate, helpers; most time first; each search beside what it is for."""
+    iterations = range(2, 11) if "10it" in name else (1,)
+    each: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    searched: Counter[str] = Counter()
+    for row in json_of("ops", *files_of(name), "--each"):
+        if row["phase"] == "find":
+            searched[row["problem"]] += row.get("kernel_ns", 0)
+        elif row["kernels"] and row["iteration"] in iterations:
+            each[row["problem"]].append(row)
+    groups = json_of("ops", *files_of(name), "--group-by", "problem")
+    assert {group["problem"] for group in groups} == each.keys()
+    times = [group["kernel_ns"] for group in groups]
+    assert times == sorted(times, reverse=True)
+    whole = sum(ns for _, _, ns in kernels(name)) if len(iterations) == 1 else 190118541
+    for group in groups:
+        members = each[group["problem"]]
+        ran, helpers = (sum(row.get(key, 0) for row in members) for key in ("kernel_ns", "helpers_ns"))
+        assert group["calls"] == len(members) / len(iterations)
+        assert group["kernel_ns"] == pytest.approx(ran / len(iterations))
+        assert group["percent_of_kernel_time"] == pytest.approx(100 * ran / whole)
+        assert "gflops" not in group or group["gflops"] == pytest.approx(sum(row["flop"] for row in members) / ran)
+        assert group.get("helpers_ns", 0) == pytest.approx(helpers / len(iterations))
+        assert group.get("find_ns", 0) == searched[group["problem"]]
+    by_name = json_of("ops", *files_of(name), "--group-by", "name")
+    assert {group["name"] for group in by_name} == {row["name"] for members in each.values() for row in members}
+    assert sum(group.get("find_ns", 0) for group in by_name) == searched.total()
+    assert [group["phase"] for group in json_of("ops", *files_of(name), "--group-by", "phase")] == ["run"]
 
 
 @pytest.mark.shared
