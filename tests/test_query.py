@@ -418,6 +418,23 @@ def test_what_queries_say_of_collectives_and_of_gemms_of_several_kernels() -> No
     assert [(row["calls"], row["kernel_ms"], row["gflops"]) for row in gemms] == [(2, 0.8, 8.0)]
 
 
+@pytest.mark.parametrize(("flop", "rate"), [({"flop": 30}, 6.0), ({"flop": 0}, 3.0), ({}, None)])
+def test_work_of_unknown_size_has_no_rate(flop: dict[str, int], rate: float | None) -> None:
+    """Of two calls of an operation in one layer, which together take 10 ns."""
+    slices = []
+    for number, work in enumerate(({"flop": 30}, flop)):
+        place = {"layer": "conv", "layer_index": 0, "operation": number}
+        for category, name, args in (
+            ("kernel", "k", place),
+            ("layer", "conv", {"layer_index": 0, "kernels": 1, "kernel_ns": 5, **work}),
+            ("operation", "Conv", {"operation": number, "kernels": 1, "kernel_ns": 5, **work}),
+        ):
+            slices.append(Slice(track=1, category=category, name=name, start_ns=10 * number, dur_ns=5, args=args))
+    for name in ("slowest layers", "slowest operations"):
+        (row,) = embedded_rows(queries.answer_in_sqlite(slices, QUERIES[name].sql))
+        assert (row["kernels"], row["gflops"]) == (2, rate), name
+
+
 def test_a_statement_without_end_is_ended_by_an_interrupt() -> None:
     """One step of the engine would else keep the signal waiting."""
     endless = "with recursive a(x) as (select 1 union all select x + 1 from a) select count(*) from a"
