@@ -325,6 +325,19 @@ def kinds(folder: Path, events: list[Row]) -> tuple[list[StepKind], mio2trace.Ru
     return step_kinds(run.measures[0]), run
 
 
+def test_prefill_and_decode_have_means_of_their_own(tmp_path: Path) -> None:
+    """By phase and batch. A step ends with its second kernel, which begins 20 us and its own length after the mark."""
+    decode, prefill = "step[DECODE bs=32]", "step[EXTEND bs=4 toks=100]"
+    marks = [(prefill, 400.0), (decode, 20.0), (decode, 30.0), (prefill, 600.0), (decode, 40.0)]
+    found, _ = kinds(tmp_path, served(marks))
+    assert [
+        (one.name, one.steps, one.tokens, one.step_ns, one.kernel_ns, one.kernels, one.counts) for one in found
+    ] == [
+        ("prefill, batch 4", 2, 200, 1_520_000, 1_000_000, 2, True),
+        ("decode, batch 32", 3, None, 110_000, 60_000, 2, False),
+    ]
+
+
 @pytest.mark.parametrize("mark", MARKS)
 def test_a_mark_tells_phase_batch_and_tokens(mark: str, tmp_path: Path) -> None:
     """And is a step, never a layer."""
