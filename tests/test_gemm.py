@@ -331,6 +331,15 @@ def test_indirect_sizes_are_never_wrong(
     assert {at: (gemm.m, gemm.n, gemm.k) for at, gemm in found.items()}.items() <= expected.items()
 
 
+def test_another_routine_s_copies_are_not_helpers() -> None:
+    """A copy whose result the GEMM does not read says nothing about it."""
+    stray = helper(Matrix((70, 90), (96, 96), False, mem("their matrix"), 0), False, (mem("their copy"), 0), "", False)
+    part = indirect((128, 128, 128), tiles=(64, 64, 64), row_major=False, turned=(False, True))
+    assert [enqueue.name for enqueue in part] == ["Xgemm"]
+    facts = find_gemms(profile([stray, *part, stray], [clblast_program(0)]))
+    assert facts[1] == KernelFact(role="main", gemm=Gemm(128, 128, 128), gemm_by="arguments")
+
+
 @pytest.mark.parametrize("gemmk", [0, 1])
 def test_the_kernel_variant_comes_from_the_source(gemmk: int) -> None:
     """GEMMK decides which way A and C lie; without a source the helpers must agree among themselves."""

@@ -376,6 +376,15 @@ def test_searches_stand_on_a_track_of_their_own() -> None:
 # ---- the host's side
 
 
+def test_errors_and_warnings_are_moments_however_long_others_must_be() -> None:
+    every, kept = (
+        [place(one) for one in slices(trace, "log") if "level" in args(one)]
+        for trace in (whole_of(MIOPEN).trace, convert(MIOPEN, min_duration="1ms").trace)
+    )
+    assert len(every) == 8
+    assert kept == every
+
+
 def test_without_host_calls_there_are_neither_calls_nor_arrows() -> None:
     """Where the others are drawn is in the golden traces."""
     trace = convert(MIOPEN, host_calls="none").trace
