@@ -346,6 +346,27 @@ def test_first_names_and_numbers_are_the_same_in_every_form(name: str, what: str
 
 
 @pytest.mark.parametrize("name", ALL)
+def test_tables_and_sql_have_the_first_rows_of_the_answer(name: str, analysed_once: None) -> None:
+    run = document(name)
+    for what, command, column in (
+        ("layers", ("layers", "FILES"), "layer"),
+        ("operations", ("ops", "FILES"), "operation"),
+        ("kernels", ("kernels", "FILES", "--by", "name"), "kernel"),
+    ):
+        row = first(run, what)
+        if row is None:
+            continue
+        (cells,) = json.loads(said(name, *command, "--top", "1", "--format", "json", "-q"))
+        assert cells["layer" if what == "layers" else "name"] == row["name"]
+        assert cells["kernel_ns"] == pytest.approx(row["ns"], abs=1), what
+        assert cells["percent_of_kernel_time"] == pytest.approx(row["percent_of_kernel_time"], abs=0.001)
+        if name in SHARED:  # test_steady.py asks them, and many others, in SQL
+            continue
+        (cells,) = json.loads(said(name, "query", "FILES", f"slowest {what}", "--top", "1", "--format", "json"))
+        assert (cells[column], cells["kernel_ms"]) == (row["name"], pytest.approx(row["ns"] / 1e6, abs=0.002)), what
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_the_step_is_the_same_in_every_form(name: str, analysed_once: None) -> None:
     """Parts add up to 100 % in block, page and Markdown; the trace's metadata have the JSON's numbers."""
     run = document(name)

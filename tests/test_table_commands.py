@@ -284,6 +284,15 @@ def cells(*args: str) -> list[dict[str, str]]:
     return csv_of(*args)
 
 
+def test_files_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
+    """By as much of their folders as that needs."""
+    for folder in ("A", "B"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "run.log.gz").write_bytes(Path(FILES[0]).read_bytes())
+    logs = [str(tmp_path / folder / "run.log.gz") for folder in ("A", "B")]
+    assert [row["file"] for row in cells("ops", "--coverage", *logs)] == ["A/run.log.gz", "B/run.log.gz"]
+
+
 def test_rows_that_meet_conditions() -> None:
     """Numbers in any unit of time, texts whole or in part; all conditions hold; why there is none is said."""
     whole = cells("layers", *FILES)
