@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from benchmarks import score
 from mio2trace import kernels
 from mio2trace.kernels import KernelFact, find_gemms
-from mio2trace.kernels.facts import number, plain_text, size
+from mio2trace.kernels.facts import Sources, number, plain_text, size
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.choices import Gemm
 from mio2trace.model.profile import Activity, BufferCreated, Profile, Program, Size3, TimerMark
@@ -751,6 +751,16 @@ def test_a_damaged_source_still_has_lines() -> None:
     cut_ = as_json_string("#define M 96\n#define N 3025\nvoid conv_forward(") + b"\\"
     assert plain_text(cut_).splitlines()[:2] == ["#define M 96", "#define N 3025"]
     assert "\n#define N 1\n" in plain_text(json.dumps({"0": "#define M 96\n#define N 1\n"}).encode()[:-4] + b"\\n")
+
+
+def test_the_last_definition_before_a_kernel_counts() -> None:
+    """A macro may be defined again for the next kernel."""
+    text = "#define M 1\n  # define\tN   2 \r\nvoid a(int x) {}\n#undef M\n#define M 3\nvoid b (int x) {}\n"
+    sources = Sources((program(0, text), program(1, "void b(")))
+    assert [sources.defines(0, name) for name in "abc"] == [{"M": "1", "N": "2"}, {"M": "3", "N": "2"}, {}]
+    assert sources.defining("b") == (0, 1)
+    of = ((None, "a"), (None, "b"), (1, "a"), (7, "a"))
+    assert [sources.program_of(*one) for one in of] == [0, None, 1, None]
 
 
 # --- real samples ---
