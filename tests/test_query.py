@@ -435,6 +435,16 @@ def test_work_of_unknown_size_has_no_rate(flop: dict[str, int], rate: float | No
         assert (row["kernels"], row["gflops"]) == (2, rate), name
 
 
+def test_printed_times_are_means_without_the_warm_up() -> None:
+    """Of a log alone; a layer without a printed time takes as long as it is drawn."""
+    slices = [
+        Slice(track=1, category="layer", name="conv", start_ns=at, dur_ns=4_000_000, args={"iteration": number, **args})
+        for at, (number, args) in enumerate([(0, {"printed_ns": 90_000_000}), (1, {"printed_ns": 6_000_000}), (2, {})])
+    ]
+    (row,) = embedded_rows(queries.answer_in_sqlite(slices, QUERIES["slowest layers"].sql))
+    assert (row["iterations"], row["printed_ms"], row["kernels"]) == (2, 5.0, None)
+
+
 def test_a_statement_without_end_is_ended_by_an_interrupt() -> None:
     """One step of the engine would else keep the signal waiting."""
     endless = "with recursive a(x) as (select 1 union all select x + 1 from a) select count(*) from a"
