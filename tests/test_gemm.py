@@ -109,6 +109,12 @@ def test_a_name_tells_a_helper(name: str, role: str) -> None:
     assert role == (meaning.role if meaning is not None and meaning.role != "main" else "")
 
 
+def test_reads_and_writes_have_no_facts() -> None:
+    """Only kernels are looked at, whatever a copy's name."""
+    assert find_gemms(profile([READ, enqueued(number=0, kind="write", name="im2col_float")])) == {}
+    assert find_gemms(profile([])) == {}
+
+
 # --- kernels with their own sizes ---
 
 A, B, C = mem("A"), mem("B"), mem("C")

@@ -649,6 +649,10 @@ def test_keys_and_configs_agree() -> None:
     deep = find_db_key("16-4-275-602-3x11x11-16-2-265-592-1-0x0x0-1x1x1-1x1x1-0-NCDHW-FP32-F")
     assert config == find_db_key(text.format("FP32"))
     assert config is not None
+    assert (config.x, config.w, config.y) == ((16, 3, 224, 224), (64, 3, 7, 7), (16, 64, 112, 112))
+    grouped = find_db_key("8-5-5-3x3-6-5-5-2-1x1-1x1-1x1-0-NCHW-FP32-F_g2")
+    assert grouped is not None
+    assert (grouped.x, grouped.w, grouped.y) == ((2, 8, 5, 5), (6, 4, 3, 3), (2, 6, 5, 5))
     assert find_db_key(text.format("INT8INT8INT32")) == msgspec.structs.replace(config, dtype="int8")
     assert network_config("16x4x275x602x3x11x11x16x2x265x592x1xNCDHWxFP32x0x0x0x1x1x1x1x1x1x1xF") == deep is not None
     assert network_config("1x2x3") is None

@@ -20,7 +20,7 @@ from mio2trace.readers.rocm import v1
 from mio2trace.readers.rocm.assembly import TWICE
 from mio2trace.source import Source
 from tests.commands import invoked, json_of
-from tests.rocm_files import plain, read, read_made, samples, sql
+from tests.rocm_files import activities, plain, read, read_made, samples, sql
 from tests.rocm_made import run, v1_events
 
 THREADS = "rocm-twins/resnet-train-miopen-2threads/rocprof-v1"
@@ -149,6 +149,13 @@ def test_a_table_that_was_appended_to_itself_counts_once(tmp_path: Path) -> None
         ]  # fmt: skip
         assert said.get(TWICE, 0) == twice
         assert not profile.defects
+
+
+def test_a_database_of_kernels_alone(tmp_path: Path) -> None:
+    tables = {"KERN": '"Index" INTEGER, "KernelName" TEXT, "pid", "tid", "BeginNs", "EndNs"'}
+    path = database(tmp_path / "results.db", tables, [("KERN", (3, "k.kd", 7, 7, 10, 20))])
+    (kernel,) = activities(read(path, v1.DATABASE))
+    assert (kernel.name, kernel.number, kernel.start_ns, kernel.end_ns) == ("k", 3, 10, 20)
 
 
 @pytest.mark.parametrize(

@@ -204,6 +204,18 @@ def test_an_option_that_a_message_advises_is_one_of_the_command(command: str) ->
     assert invoked(command, log, profile, *by, "--align", "order").exit_code == 0
 
 
+@pytest.mark.parametrize("command", ["ops", "driver", "kernels", "layers"])
+def test_a_log_of_another_run_spoils_no_table(command: str, tmp_path: Path) -> None:
+    """The rows are those without it; what is left out is said."""
+    files = [str(MIOPEN / "run.log.gz"), str(MIOPEN / "prof.json.gz")]
+    stranger = str(ROOT / "traces" / "alexnet-b1-train" / "run.log")
+    by = ("--by", "layer") if command == "kernels" else ()
+    alone, beside = (invoked(command, *chosen, *by) for chosen in (files, [*files, stranger]))
+    assert (alone.exit_code, beside.exit_code) == (0, 0)
+    assert beside.stdout == alone.stdout
+    assert "log that fits no profile here: not joined" in beside.stderr
+
+
 # -- How tables and help look in a terminal: a snapshot of each at three widths; selecting, sorting, writing.
 
 
