@@ -461,6 +461,19 @@ def of_json(path: Path, notes: Notes | None = None) -> Profile:
     return profile
 
 
+def test_all_of_each_process_is_read(tmp_path: Path) -> None:
+    other = made()
+    other["metadata"]["pid"] = 8
+    profiles = read(json_file(tmp_path, made(), other), v3_json)
+    assert [profile.processes[0].pid for profile in profiles] == [7, 8]
+    for profile in profiles:
+        kernel, copy = profile.activities
+        assert (kernel.name, kernel.grid, kernel.workgroup) == ("k(int)", (128, 2, 1), (64, 1, 1))
+        assert kernel.call is not None
+        assert (kernel.call.name, kernel.range, profile.ranges[0].text) == ("hipLaunchKernel", 0, "conv1 forward")
+        assert (copy.route, copy.size_bytes) == ("host to device", 4096)
+
+
 TIMES: list[Any] = ["10", 1.5, [], True]
 BROKEN: list[Any] = ["x", {"start_timestamp": 1}, {"dispatch_info": 5}, None, {"correlation_id": "c"}]
 
