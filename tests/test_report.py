@@ -76,6 +76,18 @@ LENET = [str(TRACES / "lenet-rocpd" / name) for name in ("run.log.gz", "results.
 run = partial(printed, "report")
 
 
+def test_the_block_says_what_is_slowest() -> None:
+    """Verdict, MIOpen Find, the three slowest of each with time and share, in order of time."""
+    lines = run(*ALEXNET, "-q").splitlines()
+    assert lines[0].endswith("profile complete")
+    assert lines[1].startswith("18.02 ms of kernels per iteration (1 iteration")
+    assert any(line.startswith("MIOpen Find") for line in lines)
+    for name in ("layers", "operations", "kernels"):
+        at = next(at for at, line in enumerate(lines) if line.startswith(name))
+        times = [float(re.findall(r"([\d.]+) ms", line)[0]) for line in lines[at : at + 3]]
+        assert times == sorted(times, reverse=True)
+
+
 @pytest.mark.shared
 @pytest.mark.parametrize(
     "name",
