@@ -17,7 +17,7 @@ from mio2trace.readers.base import ReadOptions
 from mio2trace.readers.rocm import rpd
 from mio2trace.source import Source
 from tests import rocm_made
-from tests.rocm_files import activities, read, read_made, samples
+from tests.rocm_files import activities, plain, read, read_made, samples, sql
 
 AGAIN = """
 INSERT INTO rocpd_api SELECT id + (1 << 32), pid + 1, tid + 1, start + 9000, end + 9000, apiName_id, args_id
@@ -36,6 +36,32 @@ UPDATE rocpd_api SET domain_id = 98, apiName_id = 98
  WHERE apiName_id = (SELECT id FROM rocpd_string WHERE string = 'UserMarker');
 INSERT INTO rocpd_ustring SELECT id, string || ', in full' FROM rocpd_string WHERE string LIKE 'conv1%';
 """
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["rocm/rpd_torch_matmul.rpd.gz", "rocm-twins/alexnet-10it-graph/rpd/trace.rpd.gz"])
+def test_every_operation_is_there_once_with_its_exact_times(name: str, tmp_path: Path) -> None:
+    """By its kind, against SQL of the test's own, over all processes of the file."""
+    path = plain(samples() / name, tmp_path)
+    profiles = read(path, rpd.DATABASE)
+    with sql(path) as connection:
+        rows = connection.execute(
+            "SELECT o.id, o.start, o.end, x.api_id, t.string FROM rocpd_op o JOIN rocpd_string t ON t.id = o.opType_id"
+            " LEFT JOIN rocpd_api_ops x ON x.op_id = o.id ORDER BY o.id"
+        ).fetchall()
+        sizes = dict(
+            connection.execute(
+                "SELECT x.op_id, c.size FROM rocpd_copyapi c JOIN rocpd_api_ops x ON x.api_id = c.api_ptr_id"
+            ).fetchall()
+        )
+        pids = {pid for (pid,) in connection.execute("SELECT DISTINCT pid FROM rocpd_api")}
+    for kind, words in {"kernel": ("KernelExecution", "Task"), "copy": ("Copy",), "fill": ("Fill",)}.items():
+        found = sorted((a.number, a.start_ns or 0, a.end_ns, a.correlation) for a in activities(profiles, kind))
+        assert found == [row[:4] for row in rows if row[4].startswith(words)]
+    assert {a.number: a.size_bytes for a in activities(profiles, "copy") if a.size_bytes} == {
+        row[0]: sizes[row[0]] for row in rows if row[4].startswith("Copy") and sizes.get(row[0])
+    }
+    assert {profile.process.pid for profile in profiles} == pids
 
 
 @pytest.mark.parametrize(
