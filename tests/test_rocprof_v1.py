@@ -132,10 +132,13 @@ def test_a_mark_is_an_instant(tmp_path: Path) -> None:
 
 def test_a_table_of_two_processes_may_lack_sizes(tmp_path: Path) -> None:
     head = '"Index","KernelName","gpu-id","queue-id","pid","tid","grd","wgr","arch_vgpr","BeginNs","EndNs"\n'
-    rows = '0,"a, b.kd",0,0,7,7,64,64,8,10,20\n2,"k",0,0,8,8,None,64,8,10,20\n'
+    rows = '0,"a, b.kd",0,0,7,9,64,64,8,10,20\n2,"k",0,0,8,8,None,64,8,10,20\n'
     profiles, _ = read_made(tmp_path, head + rows, v1.TABLE)
-    found = {profile.process.pid: [(a.name, a.grid) for a in profile.activities] for profile in profiles}
-    assert found == {7: [("a, b", (64, 1, 1))], 8: [("k", None)]}
+    found = {
+        profile.process.pid: [(a.name, a.grid, profile.threads[a.thread].tid) for a in profile.activities]
+        for profile in profiles
+    }
+    assert found == {7: [("a, b", (64, 1, 1), 9)], 8: [("k", None, 8)]}
 
 
 def test_a_table_that_was_appended_to_itself_counts_once(tmp_path: Path) -> None:
