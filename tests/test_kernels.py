@@ -19,7 +19,9 @@ from mio2trace.model.profile import Activity, Profile
 from mio2trace.model.tables import Numbers
 from mio2trace.reports import Unit
 from mio2trace.reports.kernels import gemm_table
+from mio2trace.reports.ops import steady_table
 from tests.commands import invoked, json_of, rows
+from tests.made_up_costs import MS, Ran, measures, operation
 from tests.records import changed
 from tests.small_runs import Program, as_json, benchmark
 from tests.test_gemm import CLBLAS, cut, i32, kernel, profile
@@ -312,3 +314,15 @@ def test_what_is_not_known_to_be_a_part_is_none() -> None:
         assert find_parts(made, facts) == {0: (0,)}
     made = timed(first, changed(first, arguments=sizes[:-1]), RELU)
     assert find_parts(made, find_gemms(made)) == {0: (0, 1)}  # all that tells matrices apart agrees
+
+
+def test_helpers_are_summed_per_iteration() -> None:
+    """A kernel that turns a tensor for a convolution, in two iterations."""
+    ran = {
+        number: [Ran("transpose_NCHW2CNHW_V1", number * MS, operation=0), Ran("miopenSp3AsmConv", 10 * MS, operation=0)]
+        for number in (1, 3)
+    }
+    conv = operation(0)
+    (row,) = steady_table([conv], measures(ran, [conv]), (), Unit("ns")).rows
+    assert (row["iterations"], row["kernel_ns"]) == (2, 12 * MS)
+    assert row["helpers_ns"] == row["transposes_ns"] == 2 * MS
