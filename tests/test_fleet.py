@@ -317,6 +317,20 @@ def test_the_ranks_of_a_job_are_one_run(tmp_path: Path) -> None:
     assert "2 runs of 2 versions" in invoked("report", tmp_path / "ds").stdout
 
 
+def test_a_problem_has_the_command_of_its_slowest_run(tmp_path: Path) -> None:
+    """It was that of any run, another one in each call. Of equally slow runs the first one is named."""
+    times = {1: 8, 2: 9, 3: None, 4: 9}
+    for number, ns in times.items():
+        made = made_run("2.9.0", number)
+        made["problems"] = [
+            {**row, "kernel_ns": (ns or 10) * MS, "command": ns and f"run {number}"} for row in made["problems"]
+        ]
+        write(made, tmp_path / "ds", f"2.9.0/run{number}")
+    assert {(row["slowest_run"], row["command"]) for row in rows_of(tmp_path / "ds", "slowest problems")} == {
+        ("2.9.0/run3", "run 2")
+    }
+
+
 @pytest.mark.parametrize(
     ("run", "version"),
     [("runs/rocm-7.0/resnet50", "rocm-7.0"), ("2024/nightly/a", "2024"), ("nightly/run3", None), ("run3", None)],

@@ -35,7 +35,8 @@ order by list_transform(regexp_extract_all(version, '[0-9]+'), lambda part: try_
 """
 _BY_VERSION = """
 select problem, device, any_value(primitive) as primitive, version, count(distinct runs.run) as runs,
-  median(problems.kernel_ns) as ns, any_value(command) as command
+  median(problems.kernel_ns) as ns,
+  first(command order by problems.kernel_ns desc, problems.run, command) filter (command is not null) as command
 from problems join runs on runs.run = problems.run and runs.rank is not distinct from problems.rank
 where problems.kernel_ns > 0 group by problem, device, version
 """

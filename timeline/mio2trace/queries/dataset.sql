@@ -15,11 +15,12 @@ from runs left join first on first.run = runs.run and first.rank is not distinct
 where state is distinct from 'failed' order by runs.run, runs.rank;
 
 -- query: slowest problems
--- Problems by their kernel time in a steady iteration, over all runs: median, least, most, and in which run that is.
+-- Problems by their kernel time in a steady iteration, over all runs: median, least, most, in which run that is, and its command.
 select problem, count(distinct run) as runs, round(median(kernel_ns) / 1e6, 3) as kernel_ms, round(min(kernel_ns) / 1e6, 3) as least_ms,
-  round(max(kernel_ns) / 1e6, 3) as most_ms, arg_max(run, kernel_ns) as slowest_run,
+  round(max(kernel_ns) / 1e6, 3) as most_ms, first(run order by kernel_ns desc, run) as slowest_run,
   round(median(percent_of_kernel_time), 1) as percent_of_kernel_time, round(median(calls), 2) as calls, round(median(gflops), 3) as gflops,
-  string_agg(distinct solver, ', ' order by solver) as solvers, any_value(command) as command
+  string_agg(distinct solver, ', ' order by solver) as solvers,
+  first(command order by kernel_ns desc, run, command) filter (command is not null) as command
 from problems where kernel_ns > 0 group by problem order by median(kernel_ns) * count(*) desc, problem;
 
 -- query: regressions
@@ -107,7 +108,7 @@ with of_run as (
   select run, rank, layer, direction, median(coalesce(kernel_ns, printed_ns)) as ns, median(gflops) as gflops
   from layers where iteration is null or iteration > 0 group by run, rank, layer, direction)
 select layer, direction, count(distinct run) as runs, round(median(ns) / 1e6, 3) as kernel_ms, round(min(ns) / 1e6, 3) as least_ms,
-  round(max(ns) / 1e6, 3) as most_ms, arg_max(run, ns) as slowest_run, round(median(gflops), 3) as gflops
+  round(max(ns) / 1e6, 3) as most_ms, first(run order by ns desc, run) as slowest_run, round(median(gflops), 3) as gflops
 from of_run where ns is not null group by layer, direction order by median(ns) * count(*) desc, layer, direction;
 
 -- query: stragglers
