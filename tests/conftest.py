@@ -91,7 +91,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_collection(session: pytest.Session) -> None:
-    """Of several processes that collect all tests, let each begin with other modules: none is compiled twice."""
+    """Let each worker begin to collect with other modules, so that no module is compiled twice."""
     worker = getattr(session.config, "workerinput", None)
     if worker is None or [Path(arg).resolve() for arg in session.config.args] != [ROOT / "tests"]:
         return

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Size3 = tuple[int, int, int]
 Sizes = tuple[int, ...]
 Lengths = tuple[int | Sizes, ...]
-"""Of a tensor, or of each tensor in a list."""
+"""The lengths of a tensor, or those of each tensor in a list."""
 
 
 class UnixTime(msgspec.Struct, frozen=True, gc=False):

@@ -104,8 +104,10 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
 def repetitions(
     source: Source, wanted: int | Literal["every"] | None, options: ReadOptions, notes: Notes
 ) -> list[tuple[Records, int | None, dict[str, int]]]:
-    """Return the wanted repetition, or every one with data, or the first one with data and success: its records, its
-    number (None for a file of a single run), and the `MEASURES` that it states. Raises `InputError` as `read`."""
+    """Return the wanted repetition, every one with data, or the first one with data and success.
+
+    Of each: its records, its number (None for a file of a single run), and the `MEASURES` that it states. Raises
+    `InputError` as `read`."""
     text, place = source.read(), source.name
     if text.lstrip()[:1] == b"[":
         layers = _layers(msgspec.Raw(text), source, "$", notes)

@@ -183,7 +183,7 @@ def _fits(
     attribution: Attribution, known: _Known, kernels: Sequence[int], layers: Sequence[NetLayerSpec],
     direction: Direction, liked: Set[int],
 ) -> list[Weights]:  # fmt: skip
-    """Return how well each kernel fits each layer; the known layer of one that is not ``liked`` excludes all others."""
+    """Return how well each kernel fits each layer. A kernel that is not ``liked`` fits only its known layer."""
     indexes = np.array([layer.index for layer in layers])
     # One in a hundred of 190 layers took four times as long in the warm-up as in the printed iterations.
     lasted = np.array([max(layer.printed_ns(direction) or UNKNOWN_NS, LINE_NS) for layer in layers])

@@ -26,8 +26,9 @@ Record = Entry | Command | Message
 
 
 class _Outcome(msgspec.Struct, frozen=True):
-    """What a call became, for calls that repeat it. ``was``: the lines of its records. ``statements``: of the state for
-    which it holds. ``dtype``: the type that the state gave to ``tensor``. ``records`` keeps what its key identifies."""
+    """The operation of a call, for later calls with equal records. ``was``: the lines of its records. ``statements``:
+    their number in the state for which this holds. ``dtype``: the type that the state gave to ``tensor``. ``records``
+    are kept because the key has their identities."""
 
     operation: Operation
     was: tuple[int, ...]
@@ -99,8 +100,8 @@ def driver_command(operation: Operation, form: Form = "newest") -> str:
 
 
 class Assembly:
-    """Processes records one after another. With ``repeats``, what an equal earlier call became is used again: the same
-    records from its entry to the next call of its thread, if the state has the same answers as then."""
+    """Processes records one after another. With ``repeats``, the operation of an equal earlier call is used again:
+    it has the same records up to the next call of its thread, and the state has the same answers for it."""
 
     def __init__(self, log: MiopenLog, repeats: bool = True) -> None:
         self._records = log.records
