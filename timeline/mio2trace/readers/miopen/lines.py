@@ -166,13 +166,15 @@ def type_and_shape(body: bytes) -> tuple[bytes, bytes]:
     return dtype, shape
 
 
-@lru_cache(maxsize=1 << 12)  # a log has many lines per millisecond
 def stamp_of(date: bytes | None) -> LocalTime | None:
     """Read ``2026-11-20T11:39:11.123Z``, which is local time in spite of the Z."""
     found = _DATE.search(date) if date else None
-    if found is None:
-        return None
-    year, month, day, hour, minute, second, milli = (int(part) for part in found.groups())
+    return None if found is None else _local_time(*found.groups())
+
+
+@lru_cache(maxsize=1 << 12)  # a log has many lines per millisecond
+def _local_time(*digits: bytes) -> LocalTime:
+    year, month, day, hour, minute, second, milli = map(int, digits)
     return LocalTime(year, month, day, ((hour * 60 + minute) * 60 + second) * 1_000_000_000 + milli * 1_000_000)
 
 
