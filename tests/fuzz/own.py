@@ -293,6 +293,9 @@ class _Unconfined:
         value = getattr(importlib.import_module(module), name)(*arguments, tell=told.append)
         return Ended("done", value, told[-1] if told else None)
 
+    def stop(self) -> None:
+        """Nothing runs."""
+
 
 def _not_confined() -> contextlib.AbstractContextManager[object]:
     return mock.patch.object(work, "of_this_thread", return_value=_Unconfined())
