@@ -296,6 +296,8 @@ class _Unconfined:
     def stop(self) -> None:
         """Nothing runs."""
 
+    close = stop
+
 
 def _not_confined() -> contextlib.AbstractContextManager[object]:
     return mock.patch.object(work, "of_this_thread", return_value=_Unconfined())
