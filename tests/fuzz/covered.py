@@ -63,6 +63,7 @@ _WRITES = "it writes only"
 _HERE = "this machine's own files"
 
 READERS: Mapping[str, Fed] = {
+    "align/links.py": Fed(no_file="columns of its own"),
     "answer/html.py": Fed(no_file=_OURS),
     "batch/confined.py": Fed(no_file="pipes between its own processes"),
     "batch/work.py": Fed(("journal",)),
@@ -76,6 +77,7 @@ READERS: Mapping[str, Fed] = {
     "findings/subject.py": Fed(no_file="a file that the person wrote for --gpu"),
     "kernels/facts.py": Fed(("dv/dt JSON", "log with dv/dt text")),
     "machine.py": Fed(no_file="what the system says of its memory"),
+    "model/profile.py": Fed(("bundle",)),
     "model/tables.py": Fed(no_file="numbers that readers hand over"),
     "ops/log/statements.py": Fed(("MIOpen log",)),
     "privacy/__init__.py": Fed(_PROFILES),
