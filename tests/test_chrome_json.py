@@ -233,8 +233,8 @@ def integers(value: Any) -> list[int]:
 @pytest.mark.parametrize("name", FEW)
 def test_other_viewers_rules_are_kept(tmp_path: Path, name: str) -> None:
     """Besides the law of all traces: every event has ph and ts, arrows end at the slice around them, no number loses
-    digits (chrome://tracing keeps integers as doubles). That slices nest, and that arrows have both ends, Perfetto's
-    engine tells of the same files."""
+    digits (chrome://tracing keeps integers as doubles). Perfetto's engine checks on the same files that slices nest and
+    that arrows have both ends."""
     files, named = SETS[name]
     if not all(path.exists() for path in files):
         pytest.skip(f"no real samples in {shared_folder()}")

@@ -238,7 +238,7 @@ def with_stamps(change: Callable[[float, int], float]) -> Callable[[bytes], byte
 
 
 def confidences(*files: Path) -> list[float]:
-    """Of the links to operations."""
+    """Return the confidence of each link to an operation."""
     (alignment,) = (one for run in analyse(files).runs for one in run.alignments)
     links = alignment.links
     return [links.operation_confidence.get(position, 1.0) for position, word in enumerate(links.operation_by) if word]
@@ -267,7 +267,7 @@ def otherwise(seconds: float, number: int) -> float:
     ids=["as it is", "a clock that is hours off", "a clock that was set by an hour"],
 )
 def test_a_log_of_the_profiles_process_is_its_own(change: Callable[[bytes], bytes], tmp_path: Path) -> None:
-    """Its ids are those of the profile's threads: links are sure, and nothing is said."""
+    """Its ids are those of the profile's threads, so links are sure and there is no note."""
     alignment, said = joined(change, tmp_path)
     assert said == []
     assert sum(map(bool, alignment.links.operation_by)) > len(alignment.links.operation_unsure) + 20
@@ -319,7 +319,7 @@ def test_what_ranges_state_stands_beside_any_log(tmp_path: Path) -> None:
 
 
 def windows_of(rng: Random, *, another: bool) -> list[Window]:
-    """What calls tell between which lines were printed at once, of this run or of another one of the program."""
+    """Return the windows of calls whose lines were printed at once, in this run or in another run of the program."""
     told, at, ahead = [], 0, 0.0
     for _ in range(rng.randint(6, 12)):
         took, stretch = rng.uniform(2e7, 2e8), rng.uniform(*APART) if another else 1.0

@@ -420,7 +420,7 @@ def test_what_queries_say_of_collectives_and_of_gemms_of_several_kernels() -> No
 
 @pytest.mark.parametrize(("flop", "rate"), [({"flop": 30}, 6.0), ({"flop": 0}, 3.0), ({}, None)])
 def test_work_of_unknown_size_has_no_rate(flop: dict[str, int], rate: float | None) -> None:
-    """Of two calls of an operation in one layer, which together take 10 ns."""
+    """The rate is that of two calls of an operation in one layer, which together take 10 ns."""
     slices = []
     for number, work in enumerate(({"flop": 30}, flop)):
         place = {"layer": "conv", "layer_index": 0, "operation": number}
@@ -436,7 +436,7 @@ def test_work_of_unknown_size_has_no_rate(flop: dict[str, int], rate: float | No
 
 
 def test_printed_times_are_means_without_the_warm_up() -> None:
-    """Of a log alone; a layer without a printed time takes as long as it is drawn."""
+    """The files are a log alone. A layer without a printed time takes as long as it is drawn."""
     slices = [
         Slice(track=1, category="layer", name="conv", start_ns=at, dur_ns=4_000_000, args={"iteration": number, **args})
         for at, (number, args) in enumerate([(0, {"printed_ns": 90_000_000}), (1, {"printed_ns": 6_000_000}), (2, {})])
