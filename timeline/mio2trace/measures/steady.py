@@ -170,8 +170,7 @@ class Steady:
 
     def operation_key(self, index: int) -> OperationKey:
         """Return the key of an operation in `operations`: a search belongs to the layer that runs its problem."""
-        run = self._run_of_operation[index]
-        return "" if run == NONE else self._alignment.links.runs[run].layer, self._names[index]
+        return self._layers[index], self._names[index]
 
     @cached_property
     def _names(self) -> Sequence[str]:
@@ -184,13 +183,13 @@ class Steady:
         return ranked(self._of_operations(key), self.total, "in no operation")
 
     @cached_property
-    def _run_of_operation(self) -> Sequence[int]:
-        """Return the run of a layer in which each operation began, by index. A search has the layer of its
-        operation."""
-        runs = whole(self._begun_in)
+    def _layers(self) -> Sequence[str]:
+        """The layer in which each operation began, by index, "" if in none. A search has the layer of its operation."""
+        runs, layers = self._begun_in.copy(), self._alignment.links.runs.layers()
         for index, run in self._run_of_search.items():
             runs[index] = run
-        return runs
+        names = Pool([*(key.layer for key in layers.values), ""], np.append(layers.codes, len(layers.values)))
+        return [*names.take(runs).each()]  # `NONE` takes the last
 
     @cached_property
     def _begun_in(self) -> Numbers:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from functools import cache
 from itertools import pairwise
 from math import exp
 from operator import itemgetter
@@ -109,18 +108,22 @@ def likeliest_rows(lines: Lines, times: Times) -> Rows:
     low, high = _possible_ends(lines)
     first, stop, is_plain = _plain(lines, low, high, times)
 
-    plain = _States(first.copy(), stop.copy(), low, high, np.ones(count))
+    known = _States(first.copy(), stop.copy(), low.copy(), high.copy(), np.ones(count))
+    is_known, several = is_plain.copy(), dict[int, _States]()
+    for at in np.flatnonzero(~is_plain).tolist():
+        possible = _possible(lines, at, int(low[at]), int(high[at]), times)
+        is_known[at] = len(possible.first) == 1
+        if not is_known[at]:
+            several[at] = possible
+            continue
+        for column, values in zip(known, possible, strict=True):
+            column[at] = values[0]
 
-    @cache
     def states(at: int) -> _States:
-        return (
-            plain.part(slice(at, at + 1)) if is_plain[at] else _possible(lines, at, int(low[at]), int(high[at]), times)
-        )
+        return known.part(slice(at, at + 1)) if is_known[at] else several[at]
 
-    follow = _beside(plain.part(slice(-1)), plain.part(slice(1, None)), lines, slice(1, None)) == 1
-    for at in np.flatnonzero(~(is_plain[1:] & is_plain[:-1])).tolist():
-        before, after = states(at), states(at + 1)
-        follow[at] = len(before.first) == len(after.first) == 1 and _beside(before, after, lines, at + 1)[0] == 1
+    follow = _beside(known.part(slice(-1)), known.part(slice(1, None)), lines, slice(1, None)) == 1
+    follow &= is_known[1:] & is_known[:-1]
     begins = np.flatnonzero(np.append(True, follow)) if count else np.empty(0, np.int64)
     ends = np.append(begins[1:], count)
     given = Rows(first, stop, {})

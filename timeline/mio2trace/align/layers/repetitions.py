@@ -12,7 +12,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, groupby, pairwise
+from operator import itemgetter
 
 import msgspec
 import numpy as np
@@ -25,7 +26,7 @@ from mio2trace.align.rates import LIKE, TOLERANCE_NS
 from mio2trace.evidence import ORDER, RECURRENCE
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import NAMELESS, Activity
-from mio2trace.model.tables import NO, Activities, Numbers, by_key, in_order_of, present
+from mio2trace.model.tables import NEVER, NO, Activities, Numbers, by_key, in_order_of, present
 
 # -- A sequence of kernels gets the layers of the same sequence with known layers --------------------------------------
 
@@ -547,16 +548,20 @@ def place_updates(attribution: Attribution) -> None:
         for event in attribution.events
         if event.kind == "iteration" and event.number
     )
-    times = [log.times for log in attribution.logs]
-    lines = sorted(place for one in times for place in zip(one.source.tolist(), one.line.tolist(), strict=True))
-    ended_by: dict[int, int] = {}
+    ran: dict[int, list[tuple[int, int]]] = {}
     for one in links.operations if ended else ():
-        here = one.source, one.line
-        at = bisect_left(ended, here)
-        if one.phase != "run" or at == len(ended) or ended[at][0] != one.source:
-            continue
-        if bisect_right(lines, here) == bisect_right(lines, ended[at][:2]):
-            ended_by[one.index] = ended[at][2]
+        if one.phase == "run":
+            ran.setdefault(one.source, []).append((one.line, one.index))
+    ended_by: dict[int, int] = {}
+    for source, its in groupby(ended, itemgetter(0)):
+        _, ends, numbers = zip(*its, strict=True)
+        printed = np.sort(np.concatenate([log.times.line[log.times.source == source] for log in attribution.logs]))
+        lines, indices = np.array(ran.get(source, []), np.int64).reshape(-1, 2).T
+        at = np.searchsorted(ends, lines)
+        until = np.append(ends, NEVER)[at]  # the line that ends the iteration of each call
+        is_last = np.searchsorted(printed, lines, "right") == np.searchsorted(printed, until, "right")
+        for row in np.flatnonzero(is_last & (at < len(ends))).tolist():
+            ended_by[int(indices[row])] = numbers[at[row]]
     if not ended_by:
         return
     updates: dict[int, list[int]] = {}

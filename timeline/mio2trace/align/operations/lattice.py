@@ -311,6 +311,7 @@ class Repeats:
             return False
         if own[index + 1 : index + calls + 1] != own[index - calls + 1 : index + 1]:
             return False
+        launched, buffers = self._likelihood.kernels.sign_of, self._likelihood.calls.buffers_of
         first, last = self._windows.first, self._windows.last
         named, fit = self._likelihood.kernels.named, self._likelihood.fit
         for number, before in enumerate(range(at - kernels, at)):
@@ -324,6 +325,8 @@ class Repeats:
             if place == NONE:
                 if len(named[before]) != len(named[after]):
                     return False
+            elif launched[after] == launched[before] and buffers[place + calls] == buffers[place]:
+                continue  # fits as well as before
             elif fit(after, place + calls) != fits[number]:
                 return False
         return True

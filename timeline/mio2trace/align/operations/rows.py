@@ -73,7 +73,8 @@ class Calls:
 
     ``class_of``: calls of one class differ in buffers only; ``first_of``: the first call of each class. ``pointers``:
     distinct buffers of each call; ``namings``: how many calls name each. ``holed``: the entry lacks its end or a
-    parameter. ``mixed``: it may consist of two entries."""
+    parameter. ``mixed``: it may consist of two entries. ``buffers_of``: one number for equal buffers in equal
+    places."""
 
     def __init__(self, operations: Sequence[Operation], *, with_buffers: bool) -> None:
         self.class_of: list[int] = []
@@ -98,6 +99,9 @@ class Calls:
             self.holed = [operation.torn for operation in operations]
             self.mixed = [operation.torn or operation.unread for operation in operations]
             self.pointers = [()] * len(operations)
+        numbers: dict[object, int] = {}
+        named = zip(self._form_of, self._addresses, self.holed, strict=True) if with_buffers else self.pointers
+        self.buffers_of = [numbers.setdefault(one, len(numbers)) for one in named]
 
     def _classify(self, operations: Sequence[Operation]) -> None:
         classes: dict[object, int] = {}
@@ -351,8 +355,9 @@ class Kernels:
     if probably. ``apart[i]``: both have buffers, but no common one. ``again[i]``: equal to one of the two before.
     ``parted[i]``: the thread moved host data in between. ``in_row[i]``: continues a row of GEMMs. ``after_helper[i]``:
     follows a helper of what comes next. ``library[i]``: is the library's. ``gemm_before[i]``, ``main_before[i]``: kind
-    of the last GEMM, of the last main kernel, or -1. ``cut``: length at which a tool cut ``names``, or 0.
-    ``is_blurred``: cut names do not distinguish GEMM and scaling."""
+    of the last GEMM, of the last main kernel, or -1. ``sign_of[i]``: one number for equal launches and arguments.
+    ``cut``: length at which a tool cut ``names``, or 0. ``is_blurred``: cut names do not distinguish GEMM and
+    scaling."""
 
     def __init__(
         self,
@@ -390,8 +395,8 @@ class Kernels:
         ties = [_tie(signs[before], signs[after], workspaces) for before, after in beside]
         columns = np.array(ties, np.uint8).reshape(-1, 2)[pair_of].T
         self.helped, self.apart = (bytearray(1) + column.tobytes() for column in columns)
-        self._signs, self._sign_of = signs, array("i", sign_of.astype(np.int32).tobytes())
-        self.named = [signs[place].named for place in self._sign_of]
+        self._signs, self.sign_of = signs, array("i", sign_of.astype(np.int32).tobytes())
+        self.named = [signs[place].named for place in self.sign_of]
         of = np.array([sign.kind for sign in signs], np.int64)[sign_of]
         self.of: list[int] = of.tolist()
         before = np.append(-1, of)[:-1]
@@ -409,7 +414,7 @@ class Kernels:
 
     def helpers_buffers(self, at: int) -> tuple[int, int]:
         """Return the buffers that the kernel ``at`` reads and writes; 0 unless it is a helper."""
-        sign = self._signs[self._sign_of[at]]
+        sign = self._signs[self.sign_of[at]]
         return sign.read, sign.written
 
     def __len__(self) -> int:
