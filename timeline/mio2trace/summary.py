@@ -555,7 +555,7 @@ def _reasons(stream: Stream, number: int, place: int) -> str:
     fit = likelihood.fit(number, place)
     operation = stream.operations[place]
     parts = []
-    handles, pointers = likelihood.kernels.named[number], likelihood.pointers[place]
+    handles, pointers = set(likelihood.kernels.named[number]), likelihood.pointers[place]
     shared = handles.intersection(pointers)
     if shared:
         names = [name for name, address in operation.tensors if address in shared]

@@ -297,20 +297,21 @@ class Likelihood:
         if not handles or not pointers:
             return Fit(nats, 0, launched, named)
         holed = self.calls.holed[index]
-        own, others = handles, handles.difference(pointers)
-        if others:
-            own = handles - others
-            if others - self._recycled:
-                nats += NATS_MISSTATED if holed or not self._made else NATS_NEVER
+        own = [handle for handle in handles if handle in pointers]
+        if len(own) < len(handles) and not self._recycled.issuperset(set(handles).difference(own)):
+            nats += NATS_MISSTATED if holed or not self._made else NATS_NEVER
         if not own:
             return Fit(nats if holed else nats + NATS_MISSTATED, 0, launched, named)
-        if launched or kernels.kinds[number].library or (len(own) > 1 and own >= set(pointers) - self.calls.workspaces):
+        is_library, workspaces = launched or kernels.kinds[number].library, self.calls.workspaces
+        if is_library or (len(own) > 1 and workspaces.issuperset(set(pointers).difference(own))):
             # A program's own kernels work on the same tensors: what is of no known name must have them all.
             namings = self.calls.namings
             rarest = min([namings[handle] for handle in own])
             nats += log((OTHERS + len(self.operations)) / rarest)
-        read, written = (buffer if buffer in own else NONE for buffer in kernels.helpers_buffers(at))
-        if (read != NONE or written != NONE) and self.calls.is_misused(index, read, written):
+        read, written = kernels.helpers_buffers[at]
+        if (read in own or written in own) and self.calls.is_misused(
+            index, read if read in own else NONE, written if written in own else NONE
+        ):
             nats += NATS_NEVER
         return Fit(nats, len(own), launched, named)
 

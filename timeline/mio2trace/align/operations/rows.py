@@ -351,13 +351,13 @@ class KernelKind(msgspec.Struct, frozen=True, gc=False):
 class Kernels:
     """The kernels of one queue in order: kinds, buffers, relations to the kernel before.
 
-    ``named``: buffers that an operation names. ``helped[i]``: 2 if kernel i reads what the kernel before made for it, 1
-    if probably. ``apart[i]``: both have buffers, but no common one. ``again[i]``: equal to one of the two before.
-    ``parted[i]``: the thread moved host data in between. ``in_row[i]``: continues a row of GEMMs. ``after_helper[i]``:
-    follows a helper of what comes next. ``library[i]``: is the library's. ``gemm_before[i]``, ``main_before[i]``: kind
-    of the last GEMM, of the last main kernel, or -1. ``sign_of[i]``: one number for equal launches and arguments.
-    ``cut``: length at which a tool cut ``names``, or 0. ``is_blurred``: cut names do not distinguish GEMM and
-    scaling."""
+    ``sign_of[i]``: one number for equal launches with equal arguments. ``named``: buffers that an operation names,
+    sorted. ``helpers_buffers[i]``: those that a helper reads and writes, or 0. ``helped[i]``: 2 if kernel i reads what
+    the kernel before made for it, 1 if probably. ``apart[i]``: both have buffers, but no common one. ``again[i]``: it
+    equals one of the two before. ``parted[i]``: the thread moved host data in between. ``in_row[i]``: continues a row
+    of GEMMs. ``after_helper[i]``: follows a helper of what comes next. ``library[i]``: is the library's.
+    ``gemm_before[i]``, ``main_before[i]``: kind of the last GEMM, of the last main kernel, or -1. ``cut``: length at
+    which a tool cut ``names``, or 0. ``is_blurred``: cut names do not distinguish GEMM and scaling."""
 
     def __init__(
         self,
@@ -395,8 +395,11 @@ class Kernels:
         ties = [_tie(signs[before], signs[after], workspaces) for before, after in beside]
         columns = np.array(ties, np.uint8).reshape(-1, 2)[pair_of].T
         self.helped, self.apart = (bytearray(1) + column.tobytes() for column in columns)
-        self._signs, self.sign_of = signs, array("i", sign_of.astype(np.int32).tobytes())
+        self.sign_of = array("i", sign_of.astype(np.int32).tobytes())
         self.named = [signs[place].named for place in self.sign_of]
+        helpers: dict[tuple[int, int], tuple[int, int]] = {}
+        each = [helpers.setdefault(one, one) for sign in signs for one in ((sign.read, sign.written),)]
+        self.helpers_buffers = [each[place] for place in self.sign_of]
         of = np.array([sign.kind for sign in signs], np.int64)[sign_of]
         self.of: list[int] = of.tolist()
         before = np.append(-1, of)[:-1]
@@ -411,11 +414,6 @@ class Kernels:
         self.after_helper = bytearray(self.library & helping[np.append(of[:1], of)[:-1]])
         self.gemm_before = _last(of, computing)
         self.main_before = _last(of, np.array([kind.role == "main" for kind in self.kinds]))
-
-    def helpers_buffers(self, at: int) -> tuple[int, int]:
-        """Return the buffers that the kernel ``at`` reads and writes; 0 unless it is a helper."""
-        sign = self._signs[self.sign_of[at]]
-        return sign.read, sign.written
 
     def __len__(self) -> int:
         return len(self.of)
@@ -479,7 +477,7 @@ class Kernels:
             role=kind.role,
             convolves=kind.name is not None and (not kind.name.primitives or "conv" in kind.name.primitives),
             buffers=buffers,
-            named=frozenset([one for one in buffers if one in every]),
+            named=tuple(sorted({one for one in buffers if one in every})),
             written=buffers[-1] if buffers and _WRITES_LAST.match(kind.launch[0]) else 0,
             read=buffers[0] if buffers and kind.role in _READS else 0,
         )
@@ -539,7 +537,7 @@ class _Sign(msgspec.Struct, frozen=True, gc=False):
     role: str
     convolves: bool
     buffers: tuple[int, ...]
-    named: frozenset[int]
+    named: tuple[int, ...]
     written: int
     read: int
 
