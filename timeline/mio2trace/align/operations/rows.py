@@ -101,7 +101,7 @@ class Calls:
             self.pointers = [()] * len(operations)
         numbers: dict[object, int] = {}
         named = zip(self._form_of, self._addresses, self.holed, strict=True) if with_buffers else self.pointers
-        self.buffers_of = [numbers.setdefault(one, len(numbers)) for one in named]
+        self.buffers_of = array("i", [numbers.setdefault(one, len(numbers)) for one in named])
 
     def _classify(self, operations: Sequence[Operation]) -> None:
         classes: dict[object, int] = {}
@@ -130,6 +130,7 @@ class Calls:
         numbers: dict[object, int] = {}
         read: dict[object, tuple[int, tuple[int, ...], tuple[int, ...]]] = {}
         buffers_of: dict[tuple[int, ...], tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        handles: dict[int, int] = {}  # one object for each, because most are in many calls
         for operation in operations:
             # A program that repeats itself names the same buffers again.
             key = id(operation.facts), operation.addresses, operation.arguments
@@ -141,6 +142,7 @@ class Calls:
                 form, addresses = self._addresses_of(operation, numbers)
                 buffers = buffers_of.get(addresses)  # calls of other problems may name the same
                 if buffers is None:
+                    addresses = tuple(map(handles.setdefault, addresses, addresses))
                     named = tuple(filter(None, dict.fromkeys(addresses)))
                     buffers = buffers_of[addresses] = addresses, addresses if named == addresses else named
                 entry = read[key] = form, *buffers
