@@ -37,11 +37,11 @@ NO_PREFIX = b"\n\n"  # no line has this number
 class Unit(msgspec.Struct):
     """A text that was met before, and its effect when it comes again: a line with the same meaning, or an entry.
     ``pieces``: the texts between the addresses. ``cut``: takes a text apart into these and the addresses (None without
-    addresses). ``size``: in bytes. One of ``call``, ``command`` and ``message`` is the record;
-    the line number of the last two does not count. ``shape`` and ``dtype``: of a Set call, which is kept if it changes
-    the type of a shape. ``key``: looked up by a message. ``thread``: the thread to which a line with a prefix switches;
-    a line without one belongs to the current thread. ``after``: the place in the history after its last
-    occurrence."""
+    addresses). ``size``: in bytes. One of ``call`` and ``line`` is the record; the number of its line does not count.
+    ``digits`` and ``addresses``: those of its last entry, which the next one often has again. ``shape`` and ``dtype``:
+    of a Set call, which is kept if it changes the type of a shape. ``key``: looked up by a message. ``thread``: the
+    thread to which a line with a prefix switches; a line without one belongs to the current thread. ``after``: the
+    place in the history after its last occurrence."""
 
     count: str
     pieces: tuple[bytes, ...]
@@ -51,6 +51,8 @@ class Unit(msgspec.Struct):
     cut: Callable[[bytes, int], tuple[bytes, ...]] | None = None
     call: LoggedCall | None = None
     line: Command | Message | None = None
+    digits: Sequence[bytes] = ()
+    addresses: bytes = b""
     shape: bytes = b""
     dtype: bytes = b""
     key: str | None = None
@@ -259,7 +261,9 @@ class Replay:
         if out.clock is not None:
             out.stamp, out.elapsed = out.clock(number)
         assert unit.call is not None
-        out.records.append(Entry(number, unit.call, b",".join(digits), out.stamp, out.elapsed))
+        if digits != unit.digits:
+            unit.digits, unit.addresses = digits, b",".join(digits)
+        out.records.append(Entry(number, unit.call, unit.addresses, out.stamp, out.elapsed))
 
     def _again(self, record: Command | Message, key: str | None, number: int) -> None:
         out = self._out
