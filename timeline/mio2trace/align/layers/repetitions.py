@@ -14,6 +14,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import accumulate, chain, groupby, pairwise
 from operator import itemgetter
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -56,40 +57,27 @@ def _myers(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]
     n, m = len(a), len(b)
     if not n or not m:
         return []
-    reach: dict[int, int] = {1: 0}
-    history: list[dict[int, int]] = []
+    # By diagonal k = i - j: how far the edits so far reach in ``a``, and the equal stretches (before, from, to, k).
+    reach: dict[int, tuple[int, Any]] = {1: (0, None)}
     for edits in range(min(n + m, MAX_EDITS) + 1):
-        history.append(dict(reach))
         for k in range(-edits, edits + 1, 2):
-            down = k == -edits or (k != edits and reach[k - 1] < reach[k + 1])
-            x = reach[k + 1] if down else reach[k - 1] + 1
-            y = x - k
-            while x < n and y < m and a[x] == b[y]:
+            down = k == -edits or (k != edits and reach[k - 1][0] < reach[k + 1][0])
+            begin, stretches = reach[k + 1] if down else (reach[k - 1][0] + 1, reach[k - 1][1])
+            x = begin
+            while x < n and x - k < m and a[x] == b[x - k]:
                 x += 1
-                y += 1
-            reach[k] = x
-            if x >= n and y >= m:
-                return _walk_back(history, n, m)
+            reach[k] = x, (stretches, begin, x, k) if begin < x else stretches
+            if x >= n and x - k >= m:
+                return _pairs(reach[k][1])
     return None
 
 
-def _walk_back(history: list[dict[int, int]], n: int, m: int) -> list[tuple[int, int]]:
+def _pairs(stretches: Any) -> list[tuple[int, int]]:
     pairs: list[tuple[int, int]] = []
-    x, y = n, m
-    for edits in range(len(history) - 1, -1, -1):
-        before = start = (0, 0)
-        if edits:
-            reach, k = history[edits], x - y
-            down = k == -edits or (k != edits and reach[k - 1] < reach[k + 1])
-            previous = k + 1 if down else k - 1
-            before = (reach[previous], reach[previous] - previous)
-            start = (before[0], before[1] + 1) if down else (before[0] + 1, before[1])
-        while (x, y) != start:
-            x, y = x - 1, y - 1
-            pairs.append((x, y))
-        x, y = before
-    pairs.reverse()
-    return pairs
+    while stretches is not None:
+        stretches, begin, end, k = stretches
+        pairs += [(x, x - k) for x in range(end - 1, begin - 1, -1)]
+    return pairs[::-1]
 
 
 def signature(activity: Activity) -> Hashable:
