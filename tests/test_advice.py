@@ -33,7 +33,7 @@ def test_a_step_that_pytorch_numbers_2_or_more_is_warm(number: int, cold: bool) 
 
 def reducing(ns: int, elements: int, beside_ns: int = 0, kind: str = "allreduce", **more: Any) -> Subject:
     """Two iterations of a collective of ``ns``, of which a kernel hides ``beside_ns``, and 10 ms of another kernel."""
-    problem = CollectiveProblem(direction=None, kind=kind, sent=elements, received=elements, ranks=2, dtype="float")
+    problem = CollectiveProblem(primitive=kind, sent=elements, received=elements, ranks=2, dtype="float")
     own = [operation(at, problem=problem, primitive=kind, api="nccl", direction=None, command=None) for at in (0, 1)]
     hiding = Ran("work", beside_ns + MS, after_ns=-beside_ns)
     return subject({1 + at: [Ran("work", 10 * MS), Ran(ALL_REDUCE, ns, at), hiding] for at in (0, 1)}, own, **more)

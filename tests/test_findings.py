@@ -453,7 +453,7 @@ def test_units_are_those_of_the_device_that_the_profile_names() -> None:
 )
 def test_the_collective_that_is_named_is_the_longest(ms: tuple[int, int, int], said: str) -> None:
     """A graph launched the first of three collectives, in no operation; the others have a known and an unknown size."""
-    problem = CollectiveProblem(kind="allreduce", sent=1_000_000, received=1_000_000, ranks=4, dtype="float")
+    problem = CollectiveProblem(primitive="allreduce", sent=1_000_000, received=1_000_000, ranks=4, dtype="float")
     known = operation(0, primitive="allreduce", problem=problem, direction=None, input=(1_000_000,))
     ran = [Ran(ALL_REDUCE, ns * MS, of) for ns, of in zip(ms, (None, 0, 1), strict=True)]
     run = subject({1: [Ran("work", 50 * MS), *ran]}, [known, operation(1, primitive="allreduce", input=())])

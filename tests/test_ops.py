@@ -573,8 +573,8 @@ def test_a_bare_command_is_an_operation_only_when_nothing_else_tells() -> None:
 
 def test_what_the_driver_cannot_be_told_has_a_reason() -> None:
     problems: tuple[Problem, ...] = (
-        OpTensorProblem(op="add", a=(2, 3, 4, 4), b=(1, 3, 1, 1), c=(2, 3, 4, 4)),
-        OpTensorProblem(op="copy", a=(2, 3, 4, 4), c=(2, 3, 4, 4)),
+        OpTensorProblem(op="add", x=(2, 3, 4, 4), w=(1, 3, 1, 1), y=(2, 3, 4, 4)),
+        OpTensorProblem(op="copy", x=(2, 3, 4, 4), y=(2, 3, 4, 4)),
         ActivProblem(direction="forward", dtype="bfloat16", x=(1, 2, 3, 4), mode=3, alpha="1", beta="1", gamma="1"),
         SoftmaxProblem(direction="forward", x=(1, 2, 3, 4, 5)),
         PoolProblem(direction="forward", x=(1, 2, 5, 5), window=(9, 9), pads=(0, 0), strides=(1, 1)),
@@ -827,7 +827,7 @@ NORM = st.builds(
     | st.builds(SoftmaxProblem, **COMMON, algorithm=st.integers(0, 2), mode=st.integers(0, 1))
     | st.builds(LrnProblem, **COMMON, mode=st.integers(0, 1), window=st.just(5), alpha=st.just("0.0001"),
                 beta=st.just("0.75"), k=st.just("1"))
-    | st.builds(OpTensorProblem, dtype=st.just("float"), a=SHAPES,
+    | st.builds(OpTensorProblem, dtype=st.just("float"), x=SHAPES,
                 op=st.sampled_from(("set", "scale", "add", "mul", "max")))
 )  # fmt: skip
 def test_the_other_problems_survive_their_commands(problem: Problem) -> None:

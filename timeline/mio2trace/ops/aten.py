@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import zip_longest
+from typing import ClassVar
 
 import msgspec
 
@@ -26,7 +27,7 @@ from mio2trace.ops.families.normalisation import BnormProblem, NormProblem
 from mio2trace.ops.families.pool import PoolProblem
 from mio2trace.ops.families.rnn import MODES, RnnProblem
 from mio2trace.ops.operation import Operation, OperationFacts, of_problem
-from mio2trace.ops.problem import DATA, FORWARD, WEIGHTS, CommandError, Form, Problem, ShapedProblem
+from mio2trace.ops.problem import DATA, FORWARD, WEIGHTS, Problem
 from mio2trace.ops.values import DTYPE_BYTES, ConvDescriptor, Shape, Tensor, integers, layouts, product
 
 _NO_INPUTS = "the profiler did not record the inputs"
@@ -175,7 +176,7 @@ def _norm(kind: str) -> _Maker:
             scale = given.shape(place)
         except ValueError:
             scale = ()
-        return (NormProblem(direction=direction, kind=kind, x=x.lengths, scale=scale),)
+        return (NormProblem(direction=direction, primitive=kind, x=x.lengths, w=scale),)
 
     return make
 
@@ -577,8 +578,9 @@ def _collective(name: str, made: Collective) -> Operation:
     if not kind:
         return Operation(facts=facts)
     problem = CollectiveProblem(
-        kind=kind, sent=made.sent, received=made.received, ranks=made.ranks, group=made.group, dtype=made.dtype or None
-    )
+        primitive=kind, sent=made.sent, received=made.received, ranks=made.ranks, group=made.group,
+        dtype=made.dtype or None,
+    )  # fmt: skip
     return Operation(facts=of_problem(problem, facts))
 
 
@@ -620,18 +622,19 @@ _FLOAT, _COMPLEX = 3, 4
 _COMPARES, _SINGLE = frozenset(_COMPARED.split()), frozenset(_SINGLE_OPERATIONS.split())
 
 
-class FrameworkProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
+NOT_MIOPEN = "an op of the framework's own, not MIOpen's"
+
+
+class FrameworkProblem(Problem, frozen=True, kw_only=True, gc=False):
     """``x`` and ``w`` are the first two tensors of the op, ``y`` its result if they determine it. For a list of
     ``tensors`` tensors, ``x`` is the number of their elements."""
 
-    op: str
+    without_command: ClassVar[str] = NOT_MIOPEN
+
+    primitive: str
     tensors: int = 1
     traffic: int | None = None
     work: int | None = None
-
-    @property
-    def primitive(self) -> str:
-        return self.op
 
     @property
     def variant(self) -> str | None:
@@ -643,19 +646,13 @@ class FrameworkProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
     def bytes_min(self) -> int | None:
         return self.traffic
 
-    def command(self, form: Form = "newest") -> str:
-        raise CommandError(NOT_MIOPEN)
-
-
-NOT_MIOPEN = "an op of the framework's own, not MIOpen's"
-
 
 def framework_problem(name: str, inputs: Inputs) -> FrameworkProblem | None:
     """Return the inputs of an op; None if they are no tensors."""
     first = inputs.shapes[0] if inputs.shapes else None
     if first and isinstance(first[0], tuple):
         elements = sum(product(shape) for shape in first if isinstance(shape, tuple) and min(shape, default=0) >= 0)
-        return FrameworkProblem(op=name, x=(elements,), tensors=len(first)) if 0 < elements < _MOST else None
+        return FrameworkProblem(primitive=name, x=(elements,), tensors=len(first)) if 0 < elements < _MOST else None
     tensors = [_tensor(shape) for shape in inputs.shapes]
     given = [shape for shape in tensors if shape]
     if not given:
@@ -665,7 +662,7 @@ def framework_problem(name: str, inputs: Inputs) -> FrameworkProblem | None:
     word = name.rpartition("::")[2].removesuffix("_")
     arity = _ARITY.get(word) if name.startswith("aten::") else None
     if arity is None:
-        return FrameworkProblem(op=name, x=given[0], w=given[1] if len(given) > 1 else (), dtype=dtype or None)
+        return FrameworkProblem(primitive=name, x=given[0], w=given[1] if len(given) > 1 else (), dtype=dtype or None)
     read = tensors[:arity] if arity else tensors[:1]
     y = given[0] if arity == 0 or word == "copy" else _together([shape for shape in read if shape])
     result = _result(name, word, inputs, arity)
@@ -673,7 +670,7 @@ def framework_problem(name: str, inputs: Inputs) -> FrameworkProblem | None:
     if word in ("copy", "clone") or not arity:
         work = 0
     return FrameworkProblem(
-        op=name, x=given[0], w=read[1] if len(read) > 1 else (), y=y, dtype=dtype or None,
+        primitive=name, x=given[0], w=read[1] if len(read) > 1 else (), y=y, dtype=dtype or None,
         traffic=_traffic(word, inputs, read, y, arity, result), work=work,
     )  # fmt: skip
 

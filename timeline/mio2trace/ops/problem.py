@@ -45,7 +45,8 @@ _NO_GEOMETRY = Geometry()
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The problem of a call, from any record. ``dtype``: of the input, None if unknown."""
+    """The problem of a call, from any record. ``dtype``: of the input, None if unknown. ``x``, ``w``, ``y``: shapes of
+    input, weights and output."""
 
     told_by_commands: ClassVar[tuple[str, ...]] = ()
     """Fields that a call's command states and its entry does not."""
@@ -54,9 +55,14 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     is_shaped: ClassVar[bool] = True
     """Whether more than the direction is known."""
+    without_command: ClassVar[str] = ""
+    """Why no problem of this kind has a command."""
 
     direction: OperationDirection | None = None
     dtype: str | None = None
+    x: Shape = ()
+    w: Shape = ()
+    y: Shape = ()
 
     # Its kind and its shapes
 
@@ -67,15 +73,15 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def input(self) -> Shape:
-        return ()
+        return self.x
 
     @property
     def weights(self) -> Shape:
-        return ()
+        return self.w
 
     @property
     def output(self) -> Shape:
-        return ()
+        return self.y
 
     @property
     def geometry(self) -> Geometry:
@@ -132,7 +138,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     def command(self, form: Form = "newest") -> str:
         """Return the MIOpenDriver command in ``form``, from the base word on. Raises `CommandError`."""
-        raise CommandError(f"the driver's options for {self.primitive} are not covered")
+        raise CommandError(self.without_command or f"the driver's options for {self.primitive} are not covered")
 
     @property
     def collective(self) -> str:
@@ -231,39 +237,11 @@ class DirectionOnly(Problem, frozen=True, kw_only=True, gc=False):
 
     primitive: ClassVar[str] = "conv"
     is_shaped: ClassVar[bool] = False
-
-    def command(self, form: Form = "newest") -> str:
-        raise CommandError("the log does not show the shapes")
-
-
-class ShapedProblem(Problem, frozen=True, kw_only=True, gc=False):
-    """A problem from x and w to y: input, weights, output."""
-
-    x: Shape = ()
-    w: Shape = ()
-    y: Shape = ()
-
-    @property
-    def input(self) -> Shape:
-        return self.x
-
-    @property
-    def weights(self) -> Shape:
-        return self.w
-
-    @property
-    def output(self) -> Shape:
-        return self.y
+    without_command: ClassVar[str] = "the log does not show the shapes"
 
 
 class SameShapeProblem(Problem, frozen=True, kw_only=True, gc=False):
-    """A problem whose output has the shape of its input, ``x``."""
-
-    x: Shape
-
-    @property
-    def input(self) -> Shape:
-        return self.x
+    """A problem whose output has the shape of its input."""
 
     @property
     def output(self) -> Shape:

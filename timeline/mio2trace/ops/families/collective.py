@@ -8,8 +8,9 @@ compared with the link for any number of ranks.
 from __future__ import annotations
 
 import re
+from typing import ClassVar
 
-from mio2trace.ops.problem import CommandError, Family, Form, Problem
+from mio2trace.ops.problem import Family, Problem
 from mio2trace.ops.values import DTYPE_BYTES, Shape
 from mio2trace.patterns import late
 
@@ -41,19 +42,17 @@ def kind_of(name: str) -> str:
 class CollectiveProblem(Problem, frozen=True, kw_only=True, gc=False):
     """``sent``, ``received``: elements on this rank. ``ranks``: how many the group has, None if not recorded."""
 
-    kind: str
+    without_command: ClassVar[str] = "a communication library computes it, not MIOpen"
+
+    primitive: str
     sent: int
     received: int
     ranks: int | None = None
     group: int | None = None
 
     @property
-    def primitive(self) -> str:
-        return self.kind
-
-    @property
     def collective(self) -> str:
-        return self.kind
+        return self.primitive
 
     @property
     def input(self) -> Shape:
@@ -84,21 +83,18 @@ class CollectiveProblem(Problem, frozen=True, kw_only=True, gc=False):
     def bus_factor(self) -> float | None:
         """Bus bandwidth divided by algorithm bandwidth."""
         ranks = self.ranks
-        if self.kind in _ONE_WAY:
+        if self.primitive in _ONE_WAY:
             return 1.0
-        if ranks is None or ranks < 1 or self.kind == "barrier":
+        if ranks is None or ranks < 1 or self.primitive == "barrier":
             return None
-        return 2 * (ranks - 1) / ranks if self.kind == "allreduce" else (ranks - 1) / ranks
+        return 2 * (ranks - 1) / ranks if self.primitive == "allreduce" else (ranks - 1) / ranks
 
     def bytes_min(self) -> int | None:
         """Bytes read and written on this rank, each tensor once; the tensor of `_ONE_WAY` is recorded as sent and as
         received. None for gather and scatter: each rank records the sizes of the root."""
-        size = _BYTES.get(self.dtype or "") if self.kind not in ("gather", "scatter") else None
-        moved = max(self.sent, self.received) if self.kind in _ONE_WAY else self.sent + self.received
+        size = _BYTES.get(self.dtype or "") if self.primitive not in ("gather", "scatter") else None
+        moved = max(self.sent, self.received) if self.primitive in _ONE_WAY else self.sent + self.received
         return None if size is None else moved * size
-
-    def command(self, form: Form = "newest") -> str:
-        raise CommandError("a communication library computes it, not MIOpen")
 
 
 FAMILY = Family(names=NAMES)

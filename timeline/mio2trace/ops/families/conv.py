@@ -29,7 +29,6 @@ from mio2trace.ops.problem import (
     Op,
     Params,
     Problem,
-    ShapedProblem,
     Word,
     base_word,
     nchw,
@@ -62,7 +61,7 @@ def transposed_length(length: int, pad: int, stride: int, dilation: int, window:
     return stride * (length - 1) + dilation * (window - 1) + 1 - 2 * pad + extra
 
 
-class ConvProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
+class ConvProblem(Problem, frozen=True, kw_only=True, gc=False):
     """``x``, ``w``, ``y``: lengths in logical order. Pads, strides and dilations are per spatial dimension.
 
     ``layouts``: those of x, w, y, empty if unknown.
@@ -414,7 +413,7 @@ KINDS: dict[tuple[str, ...], int] = {
 _BY_MODE = {mode: kinds for kinds, mode in KINDS.items()}
 
 
-class FusionProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
+class FusionProblem(Problem, frozen=True, kw_only=True, gc=False):
     """``parts``: the plan's operators in order. ``conv``: the convolution among them; the others follow it.
 
     ``x_strides``, ``y_strides``: as logged, or ().

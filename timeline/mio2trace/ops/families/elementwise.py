@@ -19,7 +19,6 @@ from mio2trace.ops.problem import (
     Params,
     Problem,
     SameShapeProblem,
-    ShapedProblem,
     Word,
     base_word,
     four_lengths,
@@ -148,7 +147,7 @@ def _broadcasts(shape: Shape, to: Shape) -> bool:
 
 
 class OpTensorProblem(Problem, frozen=True, kw_only=True, gc=False):
-    """``op``: ``set``, ``scale`` or ``copy`` on a and c, or ``add``, ``mul``, ``min``, ``max``: c = op(a, b) + beta c.
+    """``op``: ``set``, ``scale`` or ``copy`` on x and y, or ``add``, ``mul``, ``min``, ``max``: y = op(x, w) + beta y.
 
     ``scaling``: -A, -B, -G (or -v) if a command states them; entries have only pointers.
     """
@@ -156,9 +155,6 @@ class OpTensorProblem(Problem, frozen=True, kw_only=True, gc=False):
     told_by_commands: ClassVar[tuple[str, ...]] = ("scaling",)
 
     op: str
-    a: Shape
-    b: Shape = ()
-    c: Shape = ()
     scaling: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -166,24 +162,15 @@ class OpTensorProblem(Problem, frozen=True, kw_only=True, gc=False):
         return _OF_ONE.get(self.op, "optensor")
 
     @property
-    def input(self) -> Shape:
-        return self.a
-
-    @property
-    def weights(self) -> Shape:
-        """The second operand."""
-        return self.b
-
-    @property
     def output(self) -> Shape:
-        return self.c or self.a
+        return self.y or self.x
 
     @property
     def variant(self) -> str:
         return self.op
 
     def check(self) -> str:
-        return "" if _broadcasts(self.b, self.c) else "the second operand does not broadcast to the result"
+        return "" if _broadcasts(self.w, self.y) else "the second operand does not broadcast to the result"
 
     def flop(self) -> int | None:
         """1 per element of the result; none for set and copy."""
@@ -196,7 +183,7 @@ class OpTensorProblem(Problem, frozen=True, kw_only=True, gc=False):
             return None
         if self.op == "set":
             return elements
-        return elements + product(self.a) + (work(self.b) or 0)
+        return elements + product(self.x) + (work(self.w) or 0)
 
     def command(self, form: Form = "newest") -> str:
         if form in BEFORE_2_3:
@@ -206,7 +193,7 @@ class OpTensorProblem(Problem, frozen=True, kw_only=True, gc=False):
                 raise CommandError("the driver has no tensor copy")
             if self.dtype not in (None, "float"):
                 raise CommandError(f"the driver's tensorop is for float, not {self.dtype}")
-            if self.b and not self.a == self.b == self.c:
+            if self.w and not self.x == self.w == self.y:
                 raise CommandError("the driver's tensorop takes three tensors of one shape")
         word = base_word("tensorop", self.dtype)
         if self.op not in (*_CODES, "copy"):
@@ -214,7 +201,7 @@ class OpTensorProblem(Problem, frozen=True, kw_only=True, gc=False):
         code = _CODES.index("add" if self.op == "copy" else self.op)  # the log shows a copy as an addition
         before = "".join(f" -{name} {value}" for name, value in self.scaling if name != "v")
         after = "".join(f" -{name} {value}" for name, value in self.scaling if name == "v")
-        return f"{word}{before} {nchw(self.a, 'tensorop')} -o {code}{after}"
+        return f"{word}{before} {nchw(self.x, 'tensorop')} -o {code}{after}"
 
     def may_print(self, primitive: str) -> bool:
         """The driver has one word for all of these primitives."""
@@ -222,13 +209,14 @@ class OpTensorProblem(Problem, frozen=True, kw_only=True, gc=False):
 
     def fits(self, entry: Problem) -> bool:
         """Compare the input or the result."""
-        return not entry.input or self.a in (four_lengths(entry.input), four_lengths(entry.output))
+        return not entry.input or self.x in (four_lengths(entry.input), four_lengths(entry.output))
 
 
-class BiasProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
+class BiasProblem(Problem, frozen=True, kw_only=True, gc=False):
     """The bias of a convolution: y += w, or dw = sum of dy; w is <1, k, 1, 1>, x is y."""
 
     primitive: ClassVar[str] = "bias"
+    without_command: ClassVar[str] = "the driver runs a bias only as part of a convolution or fusion"
 
     def check(self) -> str:
         if self.w and len(self.y) > 1 and product(self.w) != self.y[1]:
@@ -242,22 +230,19 @@ class BiasProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         elements = work(self.y)
         return None if elements is None else elements * (2 if self.direction == "forward" else 1) + product(self.w)
 
-    def command(self, form: Form = "newest") -> str:
-        raise CommandError("the driver runs a bias only as part of a convolution or fusion")
-
 
 def _of_two(params: Params, op: Op) -> Problem | None:
-    a, b, c = (lengths(params, name) for name in ("aDesc", "bDesc", "cDesc"))
+    x, w, y = (lengths(params, name) for name in ("aDesc", "bDesc", "cDesc"))
     number = values.number(params.get("tensorOp"))
-    if not a or number is None or not 0 <= number < len(TENSOR_OPS):
+    if not x or number is None or not 0 <= number < len(TENSOR_OPS):
         return None
-    return OpTensorProblem(op=TENSOR_OPS[number], a=a, b=b, c=c)
+    return OpTensorProblem(op=TENSOR_OPS[number], x=x, w=w, y=y)
 
 
 def _of_one(params: Params, op: Op) -> Problem | None:
     """``names``: the operation, then the input and the result."""
-    a, c = lengths(params, op.names[1]), lengths(params, op.names[-1])
-    return OpTensorProblem(op=op.names[0], a=a, c=c) if a else None
+    x, y = lengths(params, op.names[1]), lengths(params, op.names[-1])
+    return OpTensorProblem(op=op.names[0], x=x, y=y) if x else None
 
 
 def _of_bias(params: Params, op: Op) -> Problem | None:
@@ -271,25 +256,21 @@ def _tensor_from_command(line: Line) -> OpTensorProblem | None:
     if not 0 <= code < len(_CODES):
         return None
     scaling = tuple((name, line.flags[name]) for name in ("A", "B", "G", "v") if name in line.flags)
-    return OpTensorProblem(dtype=line.dtype, op=_CODES[code], a=x, scaling=scaling)
+    return OpTensorProblem(dtype=line.dtype, op=_CODES[code], x=x, scaling=scaling)
 
 
-class ReduceProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
+class ReduceProblem(Problem, frozen=True, kw_only=True, gc=False):
     """x reduced to y: dimensions that are 1 in y but not in x are reduced. ``flags``: the options of a command beside
     the shapes; entries have only pointers for alpha and beta."""
 
     told_by_commands: ClassVar[tuple[str, ...]] = ("flags",)
 
-    kind: str = "reduce"
+    primitive: str = "reduce"
     flags: tuple[tuple[str, str], ...] = ()
     op: int | None = None
     comp: int | None = None
     nan: int | None = None
     indices: int | None = None
-
-    @property
-    def primitive(self) -> str:
-        return self.kind
 
     def check(self) -> str:
         return "" if _broadcasts(self.y, self.x) else "the result is no reduction of the input"
@@ -303,8 +284,8 @@ class ReduceProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         return None if elements is None else elements + (work(self.y) or 0)
 
     def command(self, form: Form = "newest") -> str:
-        if self.kind != "reduce":
-            raise CommandError(f"the driver's options for {self.kind} are not covered")
+        if self.primitive != "reduce":
+            return super().command(form)
         if not self.flags:
             raise CommandError("the entry has no values for alpha and beta, and the driver needs them")
         reduced = [str(at) for at, (length, left) in enumerate(zip(self.x, self.y, strict=True)) if length != left]
@@ -324,7 +305,7 @@ def _reduce_from_entry(params: Params, op: Op) -> Problem | None:
     stated = [value[0] for value in map(values.integers, params.get("reduceTensorDesc", "").split(" : ")[1:]) if value]
     kind, comp, nan, indices = (number if number >= 0 else None for number in (*stated, -1, -1, -1, -1)[:4])
     y = lengths(params, *op.names[2:])
-    return ReduceProblem(kind=op.primitive, x=x, y=y, op=kind, comp=comp, nan=nan, indices=indices)
+    return ReduceProblem(primitive=op.primitive, x=x, y=y, op=kind, comp=comp, nan=nan, indices=indices)
 
 
 def _reduce_from_command(line: Line) -> Problem | None:
@@ -354,25 +335,22 @@ _LOG_WORDS = _DRIVER_WORDS | {
 # -- All others: losses, optimisers, indexing, dropout, CTC, GLU, RoPE, PReLU ------------------------------------------
 
 
-class GenericProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
+class GenericProblem(Problem, frozen=True, kw_only=True, gc=False):
     """A problem with shapes but without agreed FLOPs: losses, optimisers, indexing, dropout, CTC, GLU, RoPE, PReLU."""
 
-    kind: str
+    primitive: str
     flags: tuple[tuple[str, str], ...] = ()
 
-    @property
-    def primitive(self) -> str:
-        return self.kind
-
     def elements_moved(self) -> int | None:
-        return 2 * product(self.x) if self.kind == "dropout" and self.x else None
+        return 2 * product(self.x) if self.primitive == "dropout" and self.x else None
 
 
 def _any_from_entry(params: Params, op: Op) -> Problem | None:
     """Make the problem of an entry. ``names``: input and output."""
     return GenericProblem(
-        direction=op.direction, kind=op.primitive, x=lengths(params, *op.names[:1]), y=lengths(params, *op.names[1:])
-    )
+        direction=op.direction, primitive=op.primitive, x=lengths(params, *op.names[:1]),
+        y=lengths(params, *op.names[1:]),
+    )  # fmt: skip
 
 
 def _any_from_command(line: Line) -> GenericProblem:
@@ -381,7 +359,7 @@ def _any_from_command(line: Line) -> GenericProblem:
     return GenericProblem(
         direction=line.stated_way,
         dtype=line.dtype if line.name != "ctc" else None,
-        kind=line.name,
+        primitive=line.name,
         x=x if len(x) > 1 and line.name != "ctc" else (),  # their -c is the number of classes minus 1
         flags=tuple(line.flags.items()),
     )
@@ -404,14 +382,14 @@ class OptimiserProblem(GenericProblem, frozen=True, kw_only=True, gc=False):
 
 def _optimiser_from_entry(params: Params, op: Op) -> Problem | None:
     x = lengths(params, *op.names)
-    return OptimiserProblem(kind=op.primitive, x=x, y=x)
+    return OptimiserProblem(primitive=op.primitive, x=x, y=x)
 
 
 def _optimiser_from_command(line: Line) -> Problem:
     """``-d 64x32x128``: the lengths of the parameters, which are input and output."""
     x = tuple(map(int, line.flags["d"].split("x"))) if "d" in line.flags else ()
     flags = tuple(line.flags.items())
-    return OptimiserProblem(kind="adam", word=line.name, dtype=line.dtype, x=x, y=x, flags=flags)
+    return OptimiserProblem(primitive="adam", word=line.name, dtype=line.dtype, x=x, y=x, flags=flags)
 
 
 _WORDS = (

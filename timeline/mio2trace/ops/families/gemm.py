@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 from mio2trace.model.choices import Gemm
-from mio2trace.ops.problem import CommandError, Family, Form, Problem, ShapedProblem
+from mio2trace.ops.problem import CommandError, Family, Form, Problem
 from mio2trace.ops.values import Shape, Tensor, product
 
 # -- A product as the command of a BLAS library's bench: hipblaslt-bench, rocblas-bench (miopen-side-files.md 8) -------
@@ -160,7 +160,7 @@ def _single_step(lengths: Shape, strides: Shape, usual: int) -> int | None:
 # -- Products and attention as problems --------------------------------------------------------------------------------
 
 
-class GemmProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
+class GemmProblem(Problem, frozen=True, kw_only=True, gc=False):
     """x <[batch,] m, k> times w <[batch,] k, n> is y <[batch,] m, n>. ``added``: a tensor is added to the product.
     ``blas``: the request to a BLAS library. ``traffic``: in bytes; what is added, and matrices that batches share or
     that differ in type, are counted as they are."""
@@ -214,6 +214,7 @@ class AttentionProblem(Problem, frozen=True, kw_only=True, gc=False):
     ``added_bytes``: of what is added to the scores; None if unknown."""
 
     primitive: ClassVar[str] = "mha"
+    without_command: ClassVar[str] = "the framework computes it, not MIOpen"
 
     q: Shape
     k: Shape
@@ -256,9 +257,6 @@ class AttentionProblem(Problem, frozen=True, kw_only=True, gc=False):
     def bytes_min(self) -> int | None:
         moved = super().bytes_min()
         return None if moved is None or self.added_bytes is None else moved + self.added_bytes
-
-    def command(self, form: Form = "newest") -> str:
-        raise CommandError("the framework computes it, not MIOpen")
 
 
 FAMILY = Family(names={"gemm": "Gemm", "mha": "MHA"})

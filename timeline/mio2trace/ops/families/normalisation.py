@@ -281,29 +281,20 @@ def _lrn_from_command(line: Line) -> LrnProblem | None:
 
 
 class NormProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
-    """Layer norm and similar ones. ``kind``: the primitive. ``normalized``: the first normalised dimension."""
+    """Layer norm and similar ones. ``normalized``: the first normalised dimension."""
 
-    kind: str
-    scale: Shape = ()
+    primitive: str
     mode: int | None = None
     normalized: int | None = None
     groups: int | None = None
 
-    @property
-    def primitive(self) -> str:
-        return self.kind
-
-    @property
-    def weights(self) -> Shape:
-        return self.scale
-
     def flop(self) -> int | None:
         """6 per element, gradient 10, as batch norm in training. T5's root mean square needs no mean: 4 and 8."""
-        more = {"t5layernorm": -2, "addlayernorm": 1}.get(self.kind, 0)
+        more = {"t5layernorm": -2, "addlayernorm": 1}.get(self.primitive, 0)
         return self.per_element(6 + more, 10 + more)
 
     def elements_moved(self) -> int | None:
-        return self.per_element(3 if self.kind == "addlayernorm" else 2, 3)
+        return self.per_element(3 if self.primitive == "addlayernorm" else 2, 3)
 
 
 def _norm_from_entry(params: Params, op: Op) -> Problem | None:
@@ -312,14 +303,14 @@ def _norm_from_entry(params: Params, op: Op) -> Problem | None:
         return None
     mode, normalized, groups = (values.number(params.get(name)) for name in ("mode", "normalized_dim", "num_groups"))
     return NormProblem(
-        direction=op.direction, kind=op.primitive, x=x, scale=lengths(params, "weightDesc"), mode=mode,
+        direction=op.direction, primitive=op.primitive, x=x, w=lengths(params, "weightDesc"), mode=mode,
         normalized=normalized, groups=groups,
     )  # fmt: skip
 
 
 def _norm_from_command(line: Line) -> NormProblem:
     """Read the shape if the common flags state it."""
-    return NormProblem(direction=line.stated_way, dtype=line.dtype, kind=line.name, x=line.shape)
+    return NormProblem(direction=line.stated_way, dtype=line.dtype, primitive=line.name, x=line.shape)
 
 
 _BNORM_NAMES = {

@@ -19,7 +19,7 @@ from mio2trace.ops.problem import (
     Line,
     Op,
     Params,
-    ShapedProblem,
+    Problem,
     Word,
     base_word,
     ops,
@@ -34,7 +34,7 @@ _FLAGS = ("-Z", "-y", "-x"), ("-o", "-p", "-q"), ("-s", "-v", "-u")
 """Flags of window, pads and strides, each with the depth first."""
 
 
-class PoolProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
+class PoolProblem(Problem, frozen=True, kw_only=True, gc=False):
     """``window``, ``pads``, ``strides``: per dimension, height before width. ``x_strides``: as logged, or ()."""
 
     primitive: ClassVar[str] = "pool"

@@ -48,7 +48,6 @@ class RnnProblem(Problem, frozen=True, kw_only=True, gc=False):
     mode: str | None = None
     bidirectional: bool = False
     skip_input: bool = False
-    w: Shape = ()
     flags: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -57,10 +56,6 @@ class RnnProblem(Problem, frozen=True, kw_only=True, gc=False):
         if self.steps and self.batches and self.inputs:
             return (self.steps, self.batches[0], self.inputs)
         return ()
-
-    @property
-    def weights(self) -> Shape:
-        return self.w
 
     @property
     def output(self) -> Shape:
