@@ -174,6 +174,7 @@ def test_a_word_has_names_of_its_own(long: str, short: str) -> None:
         ("layernormfp16 -X 4x8x2x16 -o 1 -t 1", "", {"input": (4, 8, 2, 16), "dtype": "half"}),
         ("t5layernorm --input 4x8x16,NCHW -F 2", "", {"input": (4, 8, 16), "direction": "backward-data"}),
         ("groupnorm --batchsize 2 -c 8 --in_d 3 -H 4 -W 5 -g 4", "", {"input": (2, 8, 3, 4, 5)}),
+        ("groupnormfp16 --batchsize 2 -c 8 --in_d 3 -H 4 -W 5 -g 4", "", {"input": (2, 8, 3, 4, 5), "dtype": "half"}),
         # where a person wrote 0; a pooling's 0 is its gradient, which logs print so
         ("pool -M 0 --input 2x3x8x8 -y 3 -x 3 -p 1 -q 1 -v 2 -u 2 -m max -F 0 -t 1", "LogCmdPooling",
          {"direction": "backward-data"}),

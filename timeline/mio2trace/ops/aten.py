@@ -7,7 +7,7 @@ operation under its own name (`plain`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import zip_longest
 from typing import ClassVar
@@ -44,12 +44,9 @@ class Given(msgspec.Struct, frozen=True):
     def shape(self, place: int) -> Shape:
         """Return the shape of an input. Raises `ValueError` if it is no tensor with a size."""
         shapes = self.inputs.shapes
-        lengths = shapes[place] if place < len(shapes) else None
-        if not lengths or len(lengths) > 8:
+        sizes = _tensor(shapes[place]) if place < len(shapes) else ()
+        if not sizes:
             raise ValueError("no tensor")
-        sizes = tuple(length for length in lengths if isinstance(length, int) and 0 < length < _MOST)
-        if len(sizes) != len(lengths):
-            raise ValueError("no lengths")
         return sizes
 
     def tensor(self, place: int) -> Tensor:
@@ -345,6 +342,11 @@ def _traffic_of_product(given: Given, matrices: tuple[int, int], y: Shape, place
     for place in (places.added if is_read else None, places.bias):
         if place is not None and given.elements(place):
             parts.append((given.elements(place), given.dtype(place)))
+    return _bytes_of(parts)
+
+
+def _bytes_of(parts: Sequence[tuple[int, str | None]]) -> int | None:
+    """Return the bytes of tensors, of each its elements and its type; None if a type is unknown."""
     sizes = [(elements, _BYTES.get(dtype or "")) for elements, dtype in parts]
     known = [elements * size for elements, size in sizes if size is not None]
     return sum(known) if len(known) == len(sizes) else None
@@ -435,8 +437,7 @@ def _attention(
         last = mask == "2" or (flash and is_causal)
         added: int | None = 0
         if bias is not None and given.is_tensor(bias):
-            size = _BYTES.get(given.dtype(bias) or "")
-            added = None if size is None else given.elements(bias) * size
+            added = _bytes_of([(given.elements(bias), given.dtype(bias))])
         return (
             AttentionProblem(
                 direction=direction, q=q, k=k, v=v, causal=is_causal, aligned_last=last, added_bytes=added
@@ -671,7 +672,7 @@ def framework_problem(name: str, inputs: Inputs) -> FrameworkProblem | None:
         work = 0
     return FrameworkProblem(
         primitive=name, x=given[0], w=read[1] if len(read) > 1 else (), y=y, dtype=dtype or None,
-        traffic=_traffic(word, inputs, read, y, arity, result), work=work,
+        traffic=_traffic(word, Given(inputs), read, y, arity, result), work=work,
     )  # fmt: skip
 
 
@@ -726,27 +727,10 @@ def _kind_of_number(value: str) -> int:
     return 1 if value in ("True", "False") else 2 if integers(value) and value.lstrip("-").isdigit() else 0
 
 
-def _traffic(word: str, inputs: Inputs, read: list[Shape], y: Shape, arity: int, result: str) -> int | None:
+def _traffic(word: str, given: Given, read: Sequence[Shape], y: Shape, arity: int, result: str) -> int | None:
     """Return the traffic in bytes; None if a type or a shape is unknown."""
-    if not y:
+    if not y or (word == "div" and result not in _FLOATS):
         return None
-    if word == "div" and result not in _FLOATS:
-        return None
-    size = 1 if word in _COMPARES else _BYTES.get(result)
-    if size is None:
-        return None
-    moved = product(y) * size
-    places = () if not arity else (1,) if word == "copy" else range(arity)
-    for place in places:
-        shape = read[place] if place < len(read) else ()
-        if not shape:
-            continue
-        each = _BYTES.get(_type_of(inputs, place))
-        if each is None:
-            return None
-        strides = inputs.strides[place] if place < len(inputs.strides) else None
-        stored = shape
-        if strides and len(strides) == len(shape):
-            stored = tuple(length for length, step in zip(shape, strides, strict=True) if step != 0)
-        moved += product(stored) * each
-    return moved
+    is_read = [bool(shape) and (at == 1 or word != "copy") for at, shape in enumerate(read[:arity])]
+    parts = [(given.elements(at), given.dtype(at)) for at, reads in enumerate(is_read) if reads]
+    return _bytes_of([(product(y), "bool" if word in _COMPARES else result), *parts])

@@ -23,7 +23,6 @@ _LONGEST = 4096
 fewer."""
 
 _pattern = cache(re.compile)
-_SUFFIXES = ("bfp16fp32", "fp16fp32", "bfp16", "fp16", "fp32", "fp64", "int8", "int", "fp", "")
 _WITHOUT_OFFER = (PATH, ANY)
 """Values that a log may state but that a command never offers."""
 
@@ -52,15 +51,6 @@ class CutError(NotPlainError):
     """A command ends before the value of its last option."""
 
 
-def base_of(word: str) -> str:
-    """Return ``conv`` for ``convfp16``; a word without such a base word is returned unchanged."""
-    for suffix in _SUFFIXES:
-        name = word.removesuffix(suffix)
-        if word.endswith(suffix) and name in OPTIONS:
-            return name
-    return word
-
-
 _TYPES = (("bfp16fp32", "bfloat16"), ("fp16fp32", "half"), ("bfp16", "bfloat16"), ("fp16", "half"), ("int8", "int8"),
           ("fp32", "float"), ("fp64", "double"))  # fmt: skip
 _NEWEST_BNORM = late(r"bnorm.* -r 1 -s 1|bnorm.* -b 1 -s 1 --layout")
@@ -76,10 +66,10 @@ def _words(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     word = words[0] if words else ""
     if not _WORD.fullmatch(word):
         raise NotPlainError("the base word is none")
-    kinds = OPTIONS.get(base_of(word))
-    row = WORDS.get(base(word)[0])
-    if kinds is None and (row is None or row.options is not None):
+    name = base(word)[0]
+    if name not in WORDS:
         raise NotPlainError("the base word is not known")
+    kinds = OPTIONS.get(name)
     options: dict[str, str] = {}
     at = 1
     while at < len(words):
@@ -87,8 +77,8 @@ def _words(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
         at += 1
         if not _OPTION.fullmatch(written):
             raise NotPlainError("a word that is no option")
-        name = _short(written, word)
-        kind = ANY if kinds is None else kinds.get(name)
+        option = _short(written, word)
+        kind = ANY if kinds is None else kinds.get(option)
         if kind is None:
             raise NotPlainError(f"the option {written} is not known")
         if not equals:
@@ -98,7 +88,7 @@ def _words(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
             at += 1
         if not _pattern(kind).fullmatch(value):
             raise NotPlainError(f"the value of {written} is none")
-        options[name] = value
+        options[option] = value
     return word, tuple(options.items())
 
 
@@ -113,9 +103,9 @@ def split(text: str) -> tuple[str, dict[str, str]]:
 
 def _short(written: str, word: str) -> str:
     name = written.lstrip("-")
-    row = WORDS.get(base_of(word))
-    if row is not None and name in row.names:
-        return row.names[name]
+    names = WORDS[base(word)[0]].names
+    if name in names:
+        return names[name]
     if not written.startswith("--"):
         return name
     if name == "forw" and not word.startswith(_FORW_AS_IT_IS):
@@ -172,7 +162,7 @@ def driver_line(problem: Problem, form: Form = "newest") -> str:
     text = problem.command(form)
     try:
         word, options = split(text)
-        kinds = OPTIONS.get(base_of(word))
+        kinds = OPTIONS.get(base(word)[0])
         if kinds is None:
             raise NotPlainError("the base word is not known")
     except NotPlainError as reason:
