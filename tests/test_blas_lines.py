@@ -136,7 +136,7 @@ def test_each_product_of_a_sample_is_the_same_when_parsed_back(name: str) -> Non
         operation, problem = product_of(op, shapes, tuple(OURS.get(one, "") for one in types), steps, values)
         assert problem.blas is not None
         for library in LIBRARIES:
-            options = parsed(problem.bench(library))
+            options = parsed(problem.blas.command(library))
             as_it_is = held(op, dims, strides, options, chance)
             assert as_it_is or problem.blas.copied
             a, b = OPERANDS[op]
@@ -179,7 +179,7 @@ def test_any_strides_are_addressed_or_copied(seed: int) -> None:
     _, problem = product_of(name, tuple(map(tuple, dims)), ("half",) * len(dims), tuple(map(tuple, steps)), values)
     assert problem.blas is not None
     for library in LIBRARIES:
-        options = parsed(problem.bench(library))
+        options = parsed(problem.blas.command(library))
         as_it_is = held(name, dims, steps, options, chance)
         assert as_it_is or problem.blas.copied
         m_, n_, k_ = int(options["m"]), int(options["n"]), int(options["k"])
@@ -195,8 +195,9 @@ def test_types_and_scales() -> None:
     options = parsed(scaled.command or "")
     assert (options["a_type"], options["b_type"], options["d_type"]) == ("bf8_r", "f8_r", "bf16_r")
     assert (options["scaleA"], options["scaleB"], options["transA"]) == ("1", "1", "T")
+    assert problem.blas is not None
     with pytest.raises(CommandError):
-        problem.bench("rocblas")
+        problem.blas.command("rocblas")
     unknown, _ = product_of("aten::mm", shapes[:2], ("bool", "bool"), ((8, 1), (2, 1)))
     assert unknown.command is None
     assert "bool" in unknown.command_reason

@@ -105,7 +105,7 @@ def test_executions_of_layers_are_what_was_added(steps: list[Any]) -> None:
         at = range(len(expected))
         assert [runs[number] for number in at] == expected
         assert [runs.pass_of(number) for number in at] == [one.pass_ for one in expected]
-    assert [*runs] == runs[:] == expected
+    assert [*runs] == expected
     assert [*runs.layers().each()] == [(one.layer_index, one.layer, one.direction) for one in expected]
 
 

@@ -120,7 +120,7 @@ def test_what_a_long_range_launched_is_in_the_step_of_its_launch(tmp_path: Path)
     }
     runs = aligned(tmp_path / "made.json").links.runs
     assert len(runs) == 5  # the long range in each of three steps, the others once
-    for run in runs[:3]:
+    for run in [*runs][:3]:
         assert run.host_start_ns is not None
         assert run.host_end_ns is not None
         assert run.host_end_ns - run.host_start_ns <= 95_000, "from the first launch of a step to the last"

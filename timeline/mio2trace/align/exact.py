@@ -5,7 +5,6 @@ Kernels of a graph are in no operation, because the captured call is not open an
 
 from __future__ import annotations
 
-import heapq
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
@@ -20,11 +19,13 @@ from mio2trace.align.layers.net import Net, NetLayerSpec
 from mio2trace.align.layers.repetitions import matches
 from mio2trace.align.links import DOUBTED, NONE, WORDS, LayerRun, Links, neighbours
 from mio2trace.align.ranges import (
-    LEAST_LAUNCHES,
     MarkedStep,
     OpenRanges,
     Sequenced,
+    Span,
+    have_few,
     is_step,
+    launch_times,
     places_among,
 )
 from mio2trace.evidence import BOUNDARY_STAMPS, CORRELATION, RANGE, SEQUENCE, Evidence
@@ -512,20 +513,14 @@ class _Layers:
 
     def _hold_launches(self, in_order: Sequence[int], starts: Sequence[int]) -> bool:
         """Return whether steps that begin at ``starts`` have nearly all launches."""
-        begins: dict[int, int] = {}
-        ends: dict[int, int] = {}
+        held: dict[int, Span] = {}
         for place in in_order:
             made = self._ranges[place]
             number = bisect_right(starts, made.start_ns)
-            begins.setdefault(number, made.start_ns)
-            ends[number] = max(ends.get(number, 0), made.end_ns)
-        called = self._profile.commands.host_start_ns
-        launches = np.sort(called[called != NO])
-        if not len(launches) or not begins:
-            return True
-        behind = np.searchsorted(launches, [ends[number] for number in begins], "right")
-        held = int((behind - np.searchsorted(launches, [*begins.values()])).sum())
-        return held >= LEAST_LAUNCHES * (len(launches) - int(np.searchsorted(launches, min(begins.values()))))
+            begin, end = held.get(number, (made.start_ns, 0))
+            held[number] = begin, max(end, made.end_ns)
+        called = launch_times(self._profile)
+        return not have_few(called[np.searchsorted(called, min(held.values())[0]) :], [*held.values()])
 
     def _place_during(self, begins: Sequence[int]) -> None:
         """Set the pass of activities without layer that were launched in a range with a step, or in the only step."""
@@ -698,33 +693,22 @@ def place_by_host_ops(attribution: Attribution) -> None:
     if not ops:
         notes.add("the framework's profile names no layer of an op on a GPU: its ops are no layers of the kernels")
         return
-    times = [(e.host_start_ns, position) for position, e in enumerate(profile.activities)
-             if e.kind == "kernel" and e.host_start_ns is not None]  # fmt: skip
-    without_times = sum(e.kind == "kernel" for e in profile.activities) - len(times)
-    placed = between = following = 0
-    running: list[tuple[int, int]] = []
-    runs: Counter[int] = Counter()
-    for at, position in sorted(times):
-        while following < len(ops) and ops[following][0] <= at:
-            _, end, run = ops[following]
-            following += 1
-            heapq.heappush(running, (end, run))
-            runs[run] += 1
-        while running and running[0][0] <= at:
-            _, ended = heapq.heappop(running)
-            runs[ended] -= 1
-            if not runs[ended]:
-                del runs[ended]
-        if len(runs) > 1:
-            between += 1
-        elif runs and NONE not in runs:
-            links.give_layer([position], next(iter(runs)), BOUNDARY_STAMPS)
-            placed += 1
+    kernels = np.flatnonzero(profile.commands.is_kernel)
+    called = profile.commands.host_start_ns[kernels]
+    kernels, called, without_times = kernels[called != NO], called[called != NO], int((called == NO).sum())
+    begins, begun = np.array(sorted((begin, run) for begin, _, run in ops)).T
+    ends, ended = np.array(sorted((end, run) for _, end, run in ops)).T
+    before, over = np.searchsorted(begins, called, "right"), np.searchsorted(ends, called, "right")
+    # Of all that began the number, and the sum of the runs, without what ended: if one is left, the sum is its run.
+    running = np.append(0, np.cumsum(begun))[before] - np.append(0, np.cumsum(ended))[over]
+    is_placed = (before - over == 1) & (running != NONE)
+    links.give_layers(kernels[is_placed], running[is_placed], BOUNDARY_STAMPS)
+    between = int((before - over > 1).sum())
     if between:
         notes.add("kernel enqueued while ops of several layers ran: not attributed", count=between)
     if without_times:
         notes.add("kernel without a host time: not attributed to a framework's op", count=without_times)
-    if not placed:
+    if not is_placed.any():
         notes.add("no kernel was enqueued while one of the framework's ops ran: they are no layers of the kernels")
         attribution.net = without_layers
 
@@ -732,7 +716,7 @@ def place_by_host_ops(attribution: Attribution) -> None:
 def _ops(attribution: Attribution) -> list[tuple[int, int, int]]:
     """Return (start, end, run) of the ops on a device, if they name layers, and set the net to these layers.
 
-    Ops without a step number are left out."""
+    Ops without a step number are left out. Ops of one run that overlap are one."""
     ran: list[tuple[Range, Execution, Node, int]] = []
     for profile in attribution.beside:
         nodes, resolution_ns = profile.framework.nodes, profile.clocks[0].resolution_ns
@@ -753,13 +737,16 @@ def _ops(attribution: Attribution) -> list[tuple[int, int, int]]:
         return []
     attribution.net = net
     index_of = {layer.layer: layer.index for layer in net.layers}
-    return [
-        (
-            range_.start_ns,
-            range_.end_ns + resolution,
-            _run_of(attribution, index_of, node, execution.step)
-            if node.layer and execution.step is not None and execution.step >= 0
-            else NONE,
-        )
-        for range_, execution, node, resolution in ran
-    ]
+    found: list[tuple[int, int, int]] = []
+    last: dict[int, int] = {}
+    for range_, execution, node, resolution in ran:
+        begin, end, run = range_.start_ns, max(range_.start_ns, range_.end_ns + resolution), NONE
+        if node.layer and execution.step is not None and execution.step >= 0:
+            run = _run_of(attribution, index_of, node, execution.step)
+        if run in last and begin <= found[last[run]][1]:
+            begin, before, _ = found[last[run]]
+            found[last[run]] = begin, max(before, end), run
+        else:
+            last[run] = len(found)
+            found.append((begin, end, run))
+    return found

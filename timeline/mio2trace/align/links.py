@@ -7,7 +7,7 @@ from array import array
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Literal, overload
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -74,7 +74,7 @@ class LayerRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     host_end_ns: int | None = None
 
 
-class LayerRuns(Sequence[LayerRun]):
+class LayerRuns:
     """All executions of layers: the numbers of `LayerRun` as columns, with `NO` for None, and a record that is made if
     one is asked for. A table of columns takes a fifth of the memory of its records."""
 
@@ -126,13 +126,7 @@ class LayerRuns(Sequence[LayerRun]):
     def __len__(self) -> int:
         return len(self._cells["layer"])
 
-    @overload
-    def __getitem__(self, at: int) -> LayerRun: ...
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[LayerRun]: ...
-    def __getitem__(self, at: int | slice) -> LayerRun | Sequence[LayerRun]:
-        if isinstance(at, slice):
-            return [self[number] for number in range(*at.indices(len(self)))]
+    def __getitem__(self, at: int) -> LayerRun:
         return self._made(*(cells[at] for cells in self._cells.values()))
 
     def __iter__(self) -> Iterator[LayerRun]:

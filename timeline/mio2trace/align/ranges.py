@@ -159,6 +159,8 @@ class OpenRanges:
 # (``train_step_7``).
 
 
+Span = tuple[int, int]
+"""Begin and end, in ns."""
 LEAST_LAUNCHES = 0.9
 """Share of the launches that ranges of one text need to be steps."""
 _MOST = 0.5
@@ -270,7 +272,8 @@ def marked_steps(profile: Profile) -> tuple[MarkedStep, ...]:
         if families:  # of families within each other the outermost takes most time
             longest = max(families.values(), key=lambda ranges: sum(made.end_ns - made.start_ns for made in ranges))
             apart = _apart(longest)
-            if families is numbered and not _grow(_counts(apart)) and _have_few(_launches(profile), apart, _MOST):
+            is_anew = families is numbered and not _grow(_counts(apart))
+            if is_anew and have_few(launch_times(profile), _spans(apart), _MOST):
                 continue  # parts of a forward pass are counted anew in each, as the batches of an epoch are
             steps = _numbered(apart, own=families is numbered)
             if families is numbered:
@@ -419,7 +422,7 @@ def _number(text: str) -> int | None:
 def _of_equal_text(profile: Profile, by_text: dict[str, list[Range]]) -> tuple[MarkedStep, ...]:
     """Return ranges of one text, but for its number, that have most launches; the most frequent text first."""
     several = [ranges for ranges in by_text.values() if len(ranges) > 1]
-    launches = _launches(profile) if several else ()
+    launches = launch_times(profile) if several else ()
     best: list[Range] = []
     for ranges in several if len(launches) else ():
         if len(ranges) <= len(best):
@@ -427,23 +430,27 @@ def _of_equal_text(profile: Profile, by_text: dict[str, list[Range]]) -> tuple[M
         apart = _apart(ranges)
         if _are_counted(apart) and not _grow(_counts(apart)):
             continue  # parts of a step are counted anew in each step
-        if len(apart) == len(ranges) and not _have_few(launches, apart):
+        if len(apart) == len(ranges) and not have_few(launches, _spans(apart)):
             best = apart
     return _numbered(best, own=_are_counted(best))
 
 
-def _launches(profile: Profile) -> Numbers:
+def launch_times(profile: Profile) -> Numbers:
     """Return when commands were launched, in order."""
     called = profile.commands.host_start_ns
     starts: Numbers = np.sort(called[called != NO])
     return starts
 
 
-def _have_few(launches: Sequence[int] | Numbers, apart: Sequence[Range], least: float = LEAST_LAUNCHES) -> bool:
-    """Return whether ranges that do not overlap have less than this part of the launches."""
-    ends = np.searchsorted(launches, [made.end_ns for made in apart], "right")
-    held = int((ends - np.searchsorted(launches, [made.start_ns for made in apart])).sum())
+def have_few(launches: Sequence[int] | Numbers, spans: Sequence[Span], least: float = LEAST_LAUNCHES) -> bool:
+    """Return whether spans that do not overlap have less than this part of the launches."""
+    begins, ends = np.array(spans, np.int64).reshape(-1, 2).T
+    held = int((np.searchsorted(launches, ends, "right") - np.searchsorted(launches, begins)).sum())
     return held < least * len(launches)
+
+
+def _spans(ranges: Iterable[Range]) -> list[Span]:
+    return [(made.start_ns, made.end_ns) for made in ranges]
 
 
 def _are_counted(ranges: Iterable[Range]) -> bool:

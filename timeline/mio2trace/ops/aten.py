@@ -587,8 +587,8 @@ def _collective(name: str, made: Collective) -> Operation:
 
 def _operation(name: str, row: _Row, problem: Problem) -> Operation:
     given: tuple[str | None, str] = None, f"{name} is PyTorch's own or a BLAS library's, not MIOpen's"
-    if problem.has_bench:
-        given = offered_bench(problem)
+    if problem.blas is not None:
+        given = offered_bench(problem.blas)
     elif row.miopen:
         given = offered(problem)
     return Operation(facts=facts_of(problem, given, api=name, primitive=row.primitive))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 
 from mio2trace.ops.families import OPTIONS, WORDS
-from mio2trace.ops.families.gemm import Library
+from mio2trace.ops.families.gemm import Blas, Library
 from mio2trace.ops.operation import OperationFacts, of_problem
 from mio2trace.ops.problem import ANY, FORMS, PATH, CommandError, Form, Line, Problem, direction_in
 from mio2trace.patterns import late
@@ -181,10 +181,10 @@ def offered(problem: Problem, form: Form = "newest") -> tuple[str | None, str]:
         return None, str(error)
 
 
-def offered_bench(problem: Problem, library: Library = "hipblaslt") -> tuple[str | None, str]:
+def offered_bench(blas: Blas, library: Library = "hipblaslt") -> tuple[str | None, str]:
     """Return the line for a library's bench, in the same form as `offered`."""
     try:
-        return problem.bench(library), ""
+        return blas.command(library), ""
     except CommandError as error:
         return None, str(error)
 
@@ -194,7 +194,7 @@ def facts_of(
 ) -> OperationFacts:
     """Return the facts that follow from a problem. ``given``: its command, or the reason why there is none."""
     (command, reason), doubt = given, problem.check()
-    if command is not None and problem.is_copied:
+    if command is not None and problem.blas is not None and problem.blas.copied:
         doubt = doubt or "the command assumes row-major operands: the library gets copies, or no strides were recorded"
     facts = OperationFacts(
         api=api, primitive=primitive, dtype_by=dtype_by, command=command, command_reason=reason,

@@ -8,7 +8,7 @@ package.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import msgspec
 
@@ -16,6 +16,9 @@ from mio2trace.model.choices import Gemm
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops import values
 from mio2trace.ops.values import DTYPE_BYTES, Shape, Tensor, product
+
+if TYPE_CHECKING:
+    from mio2trace.ops.families.gemm import Blas
 
 Form = Literal["1.2", "1.7", "2.0", "2.1", "2.3", "5.4", "6.3", "newest"]
 """The form of a version's commands (miopen-log.md 7): MIOpen 1.2-1.6, 1.7-1.8, 2.0, 2.1-2.2, 2.3 to ROCm 5.3, ROCm 5.4
@@ -158,18 +161,9 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return None
 
     @property
-    def has_bench(self) -> bool:
-        """Whether a BLAS library computes it, so that the library's bench can run it."""
-        return False
-
-    @property
-    def is_copied(self) -> bool:
-        """Whether the bench's line is for copies of the operands, or for an assumed layout."""
-        return False
-
-    def bench(self, library: Literal["hipblaslt", "rocblas"]) -> str:
-        """Return the line for a library's bench. Raises `CommandError`."""
-        raise CommandError("no BLAS library computes it")
+    def blas(self) -> Blas | None:
+        """The request to a BLAS library, whose bench can run it; None if no such library computes it."""
+        return None
 
     def check(self) -> str:
         """Return a contradiction in the shapes; empty if there is none."""

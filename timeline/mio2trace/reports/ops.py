@@ -281,8 +281,8 @@ def driver_lines(
     made: dict[object, tuple[str | None, str]] = {}
     order: dict[str, None] = {}
     for operation in operations:
-        if operation.problem is not None and operation.problem.has_bench:
-            command, reason = offered_bench(operation.problem, library)
+        if operation.problem is not None and operation.problem.blas is not None:
+            command, reason = offered_bench(operation.problem.blas, library)
         elif form == "newest" or operation.problem is None:
             command, reason = operation.command, operation.command_reason
         else:

@@ -130,9 +130,7 @@ class _Layers:
     def __init__(self, attribution: Attribution, log: FrameworkLog, calls: Sequence[Operation]) -> None:
         net = attribution.net
         backward = net.backward or any((call.direction or "").startswith("backward") for call in calls)
-        order: list[tuple[NetLayerSpec, Direction]] = [(layer, "forward") for layer in net.layers]
-        if backward:
-            order += [(layer, "backward") for layer in reversed(net.layers)]
+        order = msgspec.structs.replace(net, backward=backward).execution_order()
         self._pass = [Slot(0, *one) for one in order] + [Slot(0)]
         self._types = {layer.index: types_of(layer.layer, layer.type) for layer in net.layers}
         self._silent = [self._silence(slot) for slot in self._pass]

@@ -191,21 +191,9 @@ class GemmProblem(Problem, frozen=True, kw_only=True, gc=False):
 
     def command(self, form: Form = "newest") -> str:
         """Return the line for hipBLASLt's bench."""
-        return self.bench("hipblaslt")
-
-    @property
-    def has_bench(self) -> bool:
-        return self.blas is not None
-
-    @property
-    def is_copied(self) -> bool:
-        return self.blas is not None and self.blas.copied
-
-    def bench(self, library: Library) -> str:
-        """Return the line for a library's bench. Raises `CommandError`."""
         if self.blas is None:
             raise CommandError("a BLAS library computes it, not MIOpen")
-        return self.blas.command(library)
+        return self.blas.command("hipblaslt")
 
 
 class AttentionProblem(Problem, frozen=True, kw_only=True, gc=False):
