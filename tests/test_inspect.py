@@ -13,8 +13,7 @@ import msgspec
 from click.testing import Result
 
 from mio2trace.model.log import FrameworkLog, LayerTime, LocalTime
-from mio2trace.model.profile import TimerMarks
-from mio2trace.model.tables import Activities, Calls, LayerTimes
+from mio2trace.model.tables import Activities, Calls, LayerTimes, TimerMarks
 from mio2trace.notes import Notes
 from mio2trace.readers import READERS
 from mio2trace.readers.base import ReadOptions

@@ -9,8 +9,6 @@ from random import Random
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from benchmarks.damage import measured
 from benchmarks.damage_score import TENTHS, Tally, tallies
@@ -19,7 +17,6 @@ from benchmarks.damages.run import Run as DamagedRun
 from benchmarks.damages.sets import HANDLES, caffe
 from mio2trace import analyse
 from mio2trace.align import NONE, align
-from mio2trace.model.profile import TimerMark, TimerMarks
 from mio2trace.notes import Notes
 from tests.conftest import REQUIRED, shared_folder
 from tests.records import with_opencl
@@ -132,23 +129,3 @@ def test_of_a_profile_that_was_cut_nothing_is_likely_and_wrong(tmp_path: Path) -
                 links, true = links + count, true + right
     assert links > 100
     assert true >= 0.98 * links
-
-
-# -- Timer marks in columns are the marks that went in.
-
-
-integers = st.integers(-(2**66), 2**66)
-marks = st.lists(st.builds(TimerMark, st.integers(0, 2**40), st.integers(0, 9), st.none() | integers), max_size=9)
-
-
-@given(marks, st.slices(9))
-def test_marks_come_out_as_they_went_in(given_marks: list[TimerMark], places: slice) -> None:
-    """One by one, all of them, and a part; times that were not told or need more than 64 bits, too."""
-    columns = TimerMarks.of(given_marks)
-    assert list(columns) == given_marks
-    assert [columns[place] for place in range(len(columns))] == given_marks
-    assert list(columns[places]) == given_marks[places]
-    assert columns[places] == TimerMarks.of(given_marks[places])
-    assert columns == tuple(given_marks)
-    assert hash(columns) == hash(tuple(given_marks))
-    assert list(columns.host_ns) == [mark.host_ns for mark in given_marks]

@@ -37,7 +37,8 @@ from mio2trace.kernels.facts import plain_text
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.choices import GemmTable, SolverTable
 from mio2trace.model.miopen import Entry, LoggedCall, MiopenLog
-from mio2trace.model.profile import Activity, OpenCl, OpenClLaunch, Profile, Program, TimerMarks
+from mio2trace.model.profile import Activity, OpenCl, OpenClLaunch, Profile, Program
+from mio2trace.model.tables import TimerMarks
 from mio2trace.model.tf import Execution, TfNode, TfProfile
 from mio2trace.notes import InputError, Notes
 from mio2trace.privacy import Pseudonyms, Scrubber, never_shown, records, shown

@@ -13,17 +13,16 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from operator import attrgetter
 from struct import Struct
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar, overload
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from mio2trace.model.log import Direction, LayerTime, LocalTime
-from mio2trace.model.profile import NOT_OPENCL, Activity, Call, OpenClLaunch, Resources, Size3
+from mio2trace.model.profile import Activity, Call, OpenClLaunch, Resources, Size3, TimerMark
 
 Numbers = NDArray[np.int64]
 Codes = NDArray[np.int32]
@@ -339,16 +338,31 @@ class Growing:
 
 
 class _Table(Sequence[Record]):
-    """Records of one class, each a row. ``_records`` is None until something asks for a record."""
+    """Records of one class, each a row. ``_records`` is None until something asks for a record.
 
-    of: ClassVar[type[msgspec.Struct]]
+    A table declares the type of each column that has the name and the values of a field of its records: `Numbers`, or a
+    `Pool`. Such a column is made of the records when it is first asked for."""
+
+    of: ClassVar[type[Any]]
     """The class of the records."""
     fields: ClassVar[tuple[str, ...]]
-    """The names of its columns; one is ``line``."""
+    """The names of its columns, which are those of the fields unless a table says otherwise; one is ``line``."""
     whole: ClassVar[tuple[str, ...]] = ()
     """Fields that rows refer to: a selection of rows keeps them whole."""
+    _is_pool: ClassVar[Mapping[str, bool]]
+    _defaults: ClassVar[Mapping[str, Any]]
     _records: tuple[Record, ...] | None
     _count: int
+
+    def __init_subclass__(cls) -> None:
+        cls.fields = cls.__dict__.get("fields", cls.of.__struct_fields__)
+        cls._is_pool = {field: kind.startswith("Pool") for field, kind in cls.__annotations__.items()}
+        for field, is_pool in cls._is_pool.items():
+            column = cached_property(partial(_of_records, field, is_pool))
+            column.__set_name__(cls, field)
+            setattr(cls, field, column)
+        defaults = zip(cls.of.__struct_fields__[::-1], cls.of.__struct_defaults__[::-1], strict=False)
+        cls._defaults = {field: value for field, value in defaults if field in cls._is_pool}
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
         self._records = tuple(records)
@@ -359,14 +373,17 @@ class _Table(Sequence[Record]):
         """A table of ``count`` rows from all its columns, by name. Columns that are left out are empty in every row."""
         table = cls.__new__(cls)
         table._records, table._count = None, count
-        table.__dict__.update(table._empty() | {name: thin(column) for name, column in columns.items()})
+        table.__dict__.update({name: thin(column) for name, column in columns.items()})
+        for field, value in cls._defaults.items():
+            if field not in columns:
+                is_pool = cls._is_pool[field]
+                same = Pool.same(value, count) if is_pool else np.broadcast_to(NO if value is None else value, count)
+                table.__dict__[field] = same
         return table
 
-    def _empty(self) -> dict[str, Any]:
-        raise NotImplementedError
-
-    def _made(self) -> Iterator[Record]:
-        raise NotImplementedError
+    def _made(self, **cells: Iterable[Any]) -> Iterator[Record]:
+        """All rows as records. ``cells``: the fields whose column has other values."""
+        return map(self.of, *(cells.get(field) or _cells(getattr(self, field)) for field in self.fields))
 
     @property
     def records(self) -> tuple[Record, ...]:
@@ -419,51 +436,36 @@ class _Table(Sequence[Record]):
         return repr(self.records)
 
 
-class _Column(Generic[Value]):
-    """A column of a table, made of the records when it is first asked for."""
-
-    def __init__(self, make: Callable[[_Table[Any], str], Value]) -> None:
-        self._make = make
-
-    def __set_name__(self, table: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, table: _Table[Any], kind: type) -> Value:
-        made = table.__dict__[self._name] = self._make(table, self._name)
-        return made
+def _of_records(field: str, is_pool: bool, table: _Table[Any]) -> Numbers | Pool[Any]:
+    values = map(attrgetter(field), table.records)
+    return Pool.of(values) if is_pool else numbers(values, len(table))
 
 
-def _numbers(table: _Table[Any], field: str) -> Numbers:
-    return numbers(map(attrgetter(field), table.records), len(table))
-
-
-def _pool(table: _Table[Any], field: str) -> Pool[Any]:
-    return Pool.of(map(attrgetter(field), table.records))
+def _cells(column: Numbers | Pool[Any]) -> Iterable[Any]:
+    return column.each() if isinstance(column, Pool) else plain(column)
 
 
 class Calls(_Table[Call]):
     """Calls of the host."""
 
-    of, fields = Call, Call.__struct_fields__
-    name: _Column[Pool[str]] = _Column(_pool)
-    thread: _Column[Numbers] = _Column(_numbers)
-    start_ns: _Column[Numbers] = _Column(_numbers)
-    end_ns: _Column[Numbers] = _Column(_numbers)
-    line: _Column[Numbers] = _Column(_numbers)
-    number: _Column[Numbers] = _Column(_numbers)
-    correlation: _Column[Numbers] = _Column(_numbers)
-    prepared_ns: _Column[Numbers] = _Column(_numbers)
+    of = Call
+    name: Pool[str]
+    thread: Numbers
+    start_ns: Numbers
+    end_ns: Numbers
+    line: Numbers
+    number: Numbers
+    correlation: Numbers
+    prepared_ns: Numbers
 
-    def _empty(self) -> dict[str, Any]:
-        none, zero = np.broadcast_to(NO, self._count), np.broadcast_to(0, self._count)
-        fields = ("start_ns", "end_ns", "number", "correlation", "prepared_ns")
-        return {"thread": zero, "line": zero, **dict.fromkeys(fields, none)}
 
-    def _made(self) -> Iterator[Call]:
-        return map(
-            Call, self.name.each(), self.thread.tolist(), plain(self.start_ns), plain(self.end_ns),
-            self.line.tolist(), plain(self.number), plain(self.correlation), plain(self.prepared_ns),
-        )  # fmt: skip
+class TimerMarks(_Table[TimerMark]):
+    """Starts and Stops of Caffe's OpenCL timer in call order, two for each layer and iteration."""
+
+    of = TimerMark
+    number: Numbers
+    line: Numbers
+    host_ns: Numbers
 
 
 class Activities(_Table[Activity]):
@@ -473,8 +475,8 @@ class Activities(_Table[Activity]):
     range, -1 for none.
     """
 
-    of, fields, whole = Activity, Activity.__struct_fields__, ("calls",)
-    number: _Column[Numbers] = _Column(_numbers)
+    of, whole = Activity, ("calls",)
+    number: Numbers
 
     @cached_property
     def kind(self) -> NDArray[np.int8]:
@@ -486,13 +488,13 @@ class Activities(_Table[Activity]):
         found: NDArray[np.bool_] = self.kind == KERNEL
         return found
 
-    name: _Column[Pool[str]] = _Column(_pool)
-    line: _Column[Numbers] = _Column(_numbers)
-    queue: _Column[Numbers] = _Column(_numbers)
-    queued_ns: _Column[Numbers] = _Column(_numbers)
-    submit_ns: _Column[Numbers] = _Column(_numbers)
-    start_ns: _Column[Numbers] = _Column(_numbers)
-    end_ns: _Column[Numbers] = _Column(_numbers)
+    name: Pool[str]
+    line: Numbers
+    queue: Numbers
+    queued_ns: Numbers
+    submit_ns: Numbers
+    start_ns: Numbers
+    end_ns: Numbers
 
     @cached_property
     def has_times(self) -> NDArray[np.bool_]:
@@ -580,47 +582,34 @@ class Activities(_Table[Activity]):
         """The same as ``queue``, by distinct queues in ascending order."""
         return sorted_pool(self.queue)
 
-    grid: _Column[Pool[Size3 | None]] = _Column(_pool)
-    workgroup: _Column[Pool[Size3 | None]] = _Column(_pool)
-    opencl: _Column[Pool[OpenClLaunch]] = _Column(_pool)
-    size_bytes: _Column[Numbers] = _Column(_numbers)
-    route: _Column[Pool[str]] = _Column(_pool)
-    correlation: _Column[Numbers] = _Column(_numbers)
+    grid: Pool[Size3 | None]
+    workgroup: Pool[Size3 | None]
+    opencl: Pool[OpenClLaunch]
+    size_bytes: Numbers
+    route: Pool[str]
+    correlation: Numbers
 
     @cached_property
     def range(self) -> Codes:
         return np.fromiter((-1 if one.range is None else one.range for one in self.records), np.int32, self._count)
 
-    resources: _Column[Pool[Resources | None]] = _Column(_pool)
-    graph_node: _Column[Pool[tuple[int, int] | None]] = _Column(_pool)
-    counters: _Column[Pool[tuple[float | None, ...]]] = _Column(_pool)
+    resources: Pool[Resources | None]
+    graph_node: Pool[tuple[int, int] | None]
+    counters: Pool[tuple[float | None, ...]]
 
-    def _empty(self) -> dict[str, Any]:
-        count = self._count
-        none, zero = np.broadcast_to(NO, count), np.broadcast_to(0, count)
-        pools = {"grid": None, "workgroup": None, "opencl": NOT_OPENCL, "route": "", "resources": None,
-                 "graph_node": None, "counters": ()}  # fmt: skip
-        return {
-            **{field: Pool.same(value, count) for field, value in pools.items()},
-            **dict.fromkeys(("queued_ns", "submit_ns", "start_ns", "end_ns", "correlation"), none),
-            **dict.fromkeys(("line", "queue", "size_bytes"), zero),
-            "range": np.broadcast_to(np.int32(-1), count),
-        }
+    @classmethod
+    def of_columns(cls, count: int, **columns: Any) -> Self:
+        return super().of_columns(count, **{"range": np.broadcast_to(np.int32(-1), count)} | columns)
 
-    def _made(self) -> Iterator[Activity]:
+    def _made(self, **cells: Iterable[Any]) -> Iterator[Activity]:
         if len(self.calls) > 2 * self._count:  # a few of many commands
-            yield from self.with_their_calls()._made()
-            return
-        made = (*self.calls.records, None)
-        ranges: list[int] = self.range.tolist()
-        yield from map(
-            Activity, self.number.tolist(), map(KINDS.__getitem__, self.kind.tolist()), self.name.each(),
-            self.line.tolist(), self.queue.tolist(), plain(self.queued_ns), plain(self.submit_ns),
-            plain(self.start_ns), plain(self.end_ns), map(made.__getitem__, self.call.tolist()), self.grid.each(),
-            self.workgroup.each(), self.opencl.each(), self.size_bytes.tolist(), self.route.each(),
-            plain(self.correlation), (None if place < 0 else place for place in ranges), self.resources.each(),
-            self.graph_node.each(), self.counters.each(),
-        )  # fmt: skip
+            return self.with_their_calls()._made()
+        calls, ranges = (*self.calls.records, None), self.range.tolist()
+        return super()._made(
+            kind=map(KINDS.__getitem__, self.kind.tolist()),
+            call=map(calls.__getitem__, self.call.tolist()),
+            range=(None if place < 0 else place for place in ranges),
+        )
 
     def with_their_calls(self) -> Activities:
         """The same commands, whose ``calls`` are those that launched one of them."""
@@ -667,12 +656,12 @@ class LayerTimes(_Table[LayerTime]):
 
     of = LayerTime
     fields = "source", "line", "place", "layer", "direction", "printed_ns", "thread", "day", "clock_ns"
-    source: _Column[Numbers] = _Column(_numbers)
-    line: _Column[Numbers] = _Column(_numbers)
-    layer: _Column[Pool[str]] = _Column(_pool)
-    direction: _Column[Pool[Direction]] = _Column(_pool)
-    printed_ns: _Column[Numbers] = _Column(_numbers)
-    thread: _Column[Pool[int | None]] = _Column(_pool)
+    source: Numbers
+    line: Numbers
+    layer: Pool[str]
+    direction: Pool[Direction]
+    printed_ns: Numbers
+    thread: Pool[int | None]
 
     @cached_property
     def place(self) -> Numbers:
@@ -708,10 +697,7 @@ class LayerTimes(_Table[LayerTime]):
         day = self.day.at(row)
         return None if day is None else LocalTime(day.year, day.month, day.day, int(self.clock_ns[row]))
 
-    def _empty(self) -> dict[str, Any]:
-        return {}
-
-    def _made(self) -> Iterator[LayerTime]:
+    def _made(self, **cells: Iterable[Any]) -> Iterator[LayerTime]:
         columns = zip(
             self.source.tolist(), self.line.tolist(), self.place.tolist(), self.layer.each(), self.direction.each(),
             self.printed_ns.tolist(), self.day.each(), self.clock_ns.tolist(), self.thread.each(), strict=True,

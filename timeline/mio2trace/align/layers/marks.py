@@ -18,8 +18,8 @@ from mio2trace.align.links import LayerRun, Links
 from mio2trace.align.rates import FAR, LINE_NS, MISFIT, MOST_STRAY, NATS_NEVER
 from mio2trace.evidence import TIMER_MARKS
 from mio2trace.model.log import Direction
-from mio2trace.model.profile import TimerMark, TimerMarks
-from mio2trace.model.tables import Activities
+from mio2trace.model.profile import TimerMark
+from mio2trace.model.tables import Activities, TimerMarks, plain
 from mio2trace.notes import Notes
 
 
@@ -130,7 +130,7 @@ class Reading(msgspec.Struct, eq=False, dict=True):
 
     def _times(self) -> Iterator[tuple[list[int], int]]:
         """Yield the times at the marks per iteration and the printed time of each layer, in ns."""
-        starts, begun = self.marks.host_ns, self.starts
+        starts, begun = plain(self.marks.host_ns), self.starts
         stops = starts[1:]
         for layer, direction, at in self.executions:
             every = slice(begun.start + at, begun.stop, begun.step)
@@ -142,7 +142,7 @@ class Reading(msgspec.Struct, eq=False, dict=True):
 
     def place(self, links: Links) -> None:
         """Give the activities between marks to layers. The last layer of a killed run has what follows its mark."""
-        marks, host_ns = self.marks, self.marks.host_ns
+        marks, host_ns = self.marks, plain(self.marks.host_ns)
         layers = [(layer, direction, at, layer.printed_ns(direction)) for layer, direction, at in self.executions]
         count, before = len(marks), self.before
         for iteration, start in enumerate(self.starts, 1):
@@ -187,9 +187,9 @@ def read_marks(
     marks = len(timer_marks)
     if marks < 4 or not net.layers:
         return None
-    columns = timer_marks if isinstance(timer_marks, TimerMarks) else TimerMarks.of(timer_marks)
+    columns = timer_marks if isinstance(timer_marks, TimerMarks) else TimerMarks(timer_marks)
     # Marks and activities are in call order.
-    counts = np.searchsorted(np.maximum.accumulate(commands.number), np.maximum.accumulate(columns.numbers)).tolist()
+    counts = np.searchsorted(np.maximum.accumulate(commands.number), np.maximum.accumulate(columns.number)).tolist()
     names = [*commands.name.each()]
     whole, killed, ended = list[Reading](), list[Reading](), list[Reading]()
     for layers in (len(net.layers), 0):

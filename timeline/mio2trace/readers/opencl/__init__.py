@@ -28,10 +28,9 @@ from mio2trace.model.profile import (
     Size3,
     Thread,
     TimerMark,
-    TimerMarks,
 )
 from mio2trace.model.profile import Call as HostCall
-from mio2trace.model.tables import KINDS, NO, Activities, Calls, Growing, Numbers, Pool, numbers
+from mio2trace.model.tables import KINDS, NO, Activities, Calls, Growing, Numbers, Pool, TimerMarks, numbers
 from mio2trace.notes import Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import kernel_name
@@ -397,7 +396,10 @@ class ProfileFolder:
             key=len,
             default=[],
         )
-        return TimerMarks(*zip(*best, strict=True)) if len(best) >= 2 else ()
+        if len(best) < 2:
+            return ()
+        columns = (numbers(column, len(best)) for column in zip(*best, strict=True))
+        return TimerMarks.of_columns(len(best), **dict(zip(TimerMarks.fields, columns, strict=True)))
 
     def _other(self, call: Call | LostCall, index: int, line: int) -> None:
         if isinstance(call, LostCall):
