@@ -112,16 +112,9 @@ def summed(codes: NDArray[Any], values: Numbers, count: int) -> NDArray[Any]:
 
 
 def summed_by(codes: NDArray[Any], values: Numbers) -> tuple[Numbers, NDArray[Any]]:
-    """The distinct codes in ascending order, and the exact sum of the values of each. It takes the memory of the rows,
-    however far apart the codes are."""
-    lowest, count = _span(codes)
-    if count:
-        there = np.flatnonzero(np.bincount(codes - lowest))
-        return there + lowest, summed(codes - lowest, values, count)[there]
-    order = np.argsort(codes, kind="stable")
-    ordered = codes[order]
-    is_first = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
-    return ordered[is_first], summed(np.cumsum(is_first) - 1, values[order], int(np.count_nonzero(is_first)))
+    """The distinct codes in ascending order, and the exact sum of the values of each."""
+    found, place_of = placed(codes)
+    return found, summed(place_of, values, len(found))
 
 
 def least(codes: NDArray[Any], values: Numbers, count: int) -> Numbers:
@@ -145,33 +138,35 @@ def firsts(codes: NDArray[Any], count: int) -> Numbers:
     return found[:count]
 
 
-def distinct(codes: NDArray[Any]) -> tuple[Numbers, Numbers]:
-    """The first row of each distinct code, in order, and for each row the place of its code in that order."""
-    least, count = _span(codes)
+def placed(column: NDArray[Any]) -> tuple[Numbers, Codes]:
+    """The distinct numbers of a column in ascending order, and for each row the place of its number among them. It
+    takes the memory of the rows, however far apart the numbers are."""
+    least, count = _span(column)
     if count:
-        first = firsts(codes - least, count)
-        numbers = np.flatnonzero(first >= 0)
-        order = numbers[np.argsort(first[numbers])]
-        place = np.empty(count, np.int64)
-        place[order] = np.arange(len(order))
-        return first[order], place[codes - least]
+        column = column - least if least else column  # ten million take 80 MB
+        found = np.flatnonzero(np.bincount(column))
+        place = np.empty(count, np.int32)
+        place[found] = np.arange(len(found))
+        return found + least, place[column]
     # Neighbours are often equal: then few of them are sorted.
-    begins = np.flatnonzero(np.append(True, codes[1:] != codes[:-1])) if len(codes) else np.zeros(0, np.int64)
-    _, first, place_of = np.unique(codes[begins], return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    return begins[first[order]], np.repeat(place[place_of], np.diff(begins, append=len(codes)))
+    begins = np.flatnonzero(np.append(True, column[1:] != column[:-1])[: len(column)])
+    found, codes = np.unique(column[begins], return_inverse=True)
+    return found, np.repeat(codes.astype(np.int32), np.diff(begins, append=len(column)))
 
 
 def present(column: NDArray[Any]) -> Numbers:
     """The distinct numbers of a column, in ascending order."""
-    least, count = _span(column)
-    if count or not len(column):
-        return np.flatnonzero(np.bincount(_from(column, least))) + least
-    ordered = np.sort(column)  # `np.unique` loads masked arrays, which takes longer than all else of a small run
-    found: Numbers = ordered[np.append(True, ordered[1:] != ordered[:-1])]
-    return found
+    return placed(column)[0]
+
+
+def distinct(codes: NDArray[Any]) -> tuple[Numbers, Numbers]:
+    """The first row of each distinct code, in order, and for each row the place of its code in that order."""
+    found, place_of = placed(codes)
+    first = firsts(place_of, len(found))
+    order = np.argsort(first)
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return first[order], place[place_of]
 
 
 def _span(column: NDArray[Any]) -> tuple[int, int]:
@@ -181,11 +176,6 @@ def _span(column: NDArray[Any]) -> tuple[int, int]:
         return 0, 0
     least, most = int(column.min()), int(column.max())
     return (least, most - least + 1) if most - least <= 2 * len(column) + 1000 else (0, 0)
-
-
-def _from(column: NDArray[Any], least: int) -> NDArray[Any]:
-    """The numbers counted from the least one; the column itself if that is 0, as ten million take 80 MB."""
-    return column - least if least else column
 
 
 def in_order_of(codes: NDArray[Any]) -> Numbers:
@@ -243,13 +233,8 @@ class Index:
 
 def sorted_pool(column: NDArray[np.integer[Any]]) -> Pool[int]:
     """The pool of a column of numbers, its values in ascending order."""
-    values = present(column)
-    least, count = _span(column)
-    if count:
-        place = np.empty(count, np.int32)
-        place[values - least] = np.arange(len(values))
-        return Pool(values.tolist(), place[_from(column, least)])
-    return Pool(values.tolist(), np.searchsorted(values, column).astype(np.int32))
+    found, codes = placed(column)
+    return Pool(found.tolist(), codes)
 
 
 def combined(*parts: NDArray[Any]) -> Numbers:
