@@ -21,7 +21,8 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import chain, combinations, pairwise, repeat
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any
 
 import msgspec
 
@@ -148,22 +149,35 @@ MOST_ALIKE = 64
 """The most processes that are checked for one correlation id, and the most devices that are considered together."""
 Launch = tuple[Call, int | None]
 """A call, and the id of the op in which it was made."""
+_NONE: Mapping[int, Any] = MappingProxyType({})
 _CALLS = {"kernel": "launch", "copy": "memcpy", "fill": "memset"}
+_Place = tuple[Any, Any, Any]
+"""(pid, tid, ts): the values that a flow shares with the row on which it ends."""
 
 
-class DeviceRow(NamedTuple):
-    """A kernel, copy or fill. ``launches``: by process, the launch with its correlation id."""
+class _Gpu(msgspec.Struct, gc=False):
+    """A kernel, copy or fill, until all launches are known. ``row``: the row of a device that it is on. ``launches``:
+    in a file of several processes, the launch with its correlation id by process."""
 
-    kind: str
-    device: Hashable
-    stream: Hashable
-    start_ns: int
+    kind: Any
+    name: str
+    row: Any
+    device: int
+    stream: Any
+    times: tuple[int, int]
+    place: _Place | None
     correlation: int | None
     external: int | None
-    launches: Mapping[int, Launch]
+    grid: Size3 | None
+    block: Size3 | None
+    size: int | None
+    route: str
+    node: tuple[int | None, int | None] | None = None
+    resources: Resources | None = None
+    launches: Mapping[int, Launch] = _NONE
 
 
-def processes_of(rows: Sequence[DeviceRow], notes: Notes, place: str) -> list[int]:
+def processes_of(rows: Sequence[_Gpu], notes: Notes, place: str) -> list[int]:
     """Return the process of each row."""
     found = [_by_itself(row) for row in rows]
     _by_other_rows(rows, found, launched=True)
@@ -180,7 +194,7 @@ def processes_of(rows: Sequence[DeviceRow], notes: Notes, place: str) -> list[in
     return [process or 0 for process in found]
 
 
-def _by_itself(row: DeviceRow) -> int | None:
+def _by_itself(row: _Gpu) -> int | None:
     """Return the only process that has such a launch."""
     left = list(row.launches)
     by_op = [one for one in left if row.external is not None and row.launches[one][1] == row.external]
@@ -190,28 +204,28 @@ def _by_itself(row: DeviceRow) -> int | None:
     return left[0] if len(left) == 1 else None
 
 
-def _by_other_rows(rows: Sequence[DeviceRow], found: list[int | None], *, launched: bool) -> None:
+def _by_other_rows(rows: Sequence[_Gpu], found: list[int | None], *, launched: bool) -> None:
     """Assign rows to the process of all other rows of their stream, else of their device."""
     owners: dict[Hashable, Counter[int]] = {}
     for row, process in zip(rows, found, strict=True):
         if process is not None:
-            for key in ((row.device, row.stream), (row.device,)):
+            for key in ((row.row, row.stream), (row.row,)):
                 owners.setdefault(key, Counter())[process] += 1
     for number, row in enumerate(rows):
         if found[number] is not None or bool(row.launches) is not launched:
             continue
-        for key in ((row.device, row.stream), (row.device,)):
+        for key in ((row.row, row.stream), (row.row,)):
             own = [one for one in owners.get(key, ()) if not launched or one in row.launches]
             if len(own) == 1:
                 found[number] = own[0]
                 break
 
 
-def _by_time(rows: Sequence[DeviceRow], unclear: Sequence[int], found: list[int | None]) -> None:
+def _by_time(rows: Sequence[_Gpu], unclear: Sequence[int], found: list[int | None]) -> None:
     """Decide by time: all rows of a device together if one process used it, else row by row."""
     of_device: dict[Hashable, list[int]] = {}
     for number in unclear:
-        of_device.setdefault(rows[number].device, []).append(number)
+        of_device.setdefault(rows[number].row, []).append(number)
     whole = []
     for numbers in of_device.values():
         of_id: dict[int | None, list[int]] = {}
@@ -231,18 +245,18 @@ def _by_time(rows: Sequence[DeviceRow], unclear: Sequence[int], found: list[int 
             found[number] = process if process in launches else min(launches)
 
 
-def _in_order(rows: Sequence[DeviceRow], same: Sequence[int], found: list[int | None]) -> None:
+def _in_order(rows: Sequence[_Gpu], same: Sequence[int], found: list[int | None]) -> None:
     """Assign rows with equal ids in order: as many to each call, else each row to the last call before it."""
     launches = rows[same[0]].launches
     calls = sorted(launches, key=lambda process: launches[process][0].start_ns or 0)
-    in_order = sorted(same, key=lambda number: rows[number].start_ns)
+    in_order = sorted(same, key=lambda number: rows[number].times[0])
     for at, number in enumerate(in_order):
-        begun = sum((launches[process][0].start_ns or 0) <= rows[number].start_ns for process in calls)
+        begun = sum((launches[process][0].start_ns or 0) <= rows[number].times[0] for process in calls)
         alike = len(same) % len(calls) == 0
         found[number] = calls[at * len(calls) // len(same) if alike else max(begun, 1) - 1]
 
 
-def _assigned(rows: Sequence[DeviceRow], devices: Sequence[Sequence[int]]) -> list[int]:
+def _assigned(rows: Sequence[_Gpu], devices: Sequence[Sequence[int]]) -> list[int]:
     """Return the process of each device's rows. A call launches on one device, and no row begins before its launch. Of
     all possible assignments the one with the fewest contradictions is chosen, then the one with the shortest waits."""
     processes = sorted({process for numbers in devices for number in numbers for process in rows[number].launches})
@@ -273,12 +287,12 @@ def _assigned(rows: Sequence[DeviceRow], devices: Sequence[Sequence[int]]) -> li
     return [processes[process] for process in best]
 
 
-def _cost(rows: Sequence[DeviceRow], numbers: Sequence[int], process: int) -> tuple[int, int]:
+def _cost(rows: Sequence[_Gpu], numbers: Sequence[int], process: int) -> tuple[int, int]:
     """Return how many rows would begin before their launch or have none, and the total wait for their device."""
     early = waits = 0
     for number in numbers:
         launch = rows[number].launches.get(process)
-        wait = -1 if launch is None else rows[number].start_ns - (launch[0].start_ns or 0)
+        wait = -1 if launch is None else rows[number].times[0] - (launch[0].start_ns or 0)
         early += wait < 0
         waits += max(wait, 0)
     return early, waits
@@ -312,7 +326,6 @@ _ROUTES = {
 _COPY = "Memcpy "
 _MEMORY = "Pageable", "Pinned"
 """Kinds of the host's memory in the name of a copy, if CUDA runs it."""
-_NONE: dict[int, Any] = {}
 _DERIVED = frozenset(("", "fwdbwd", "async_cpu_to_gpu", "Trace", "gpu_user_annotation", "cpu_instant_event"))
 """Rows that only repeat others, or have no duration."""
 _OF_PROFILER = frozenset(("overhead",))
@@ -329,8 +342,6 @@ _Launch = tuple[str, Size3 | None, Size3 | None]
 """Call, grid and block, as in the call."""
 _ANY_OF_CUDA: _Launch = ("cudaLaunchKernel", None, None)
 """For a kernel of CUDA whose call is not recorded or launches a graph: all of CUDA's launches count blocks."""
-_Place = tuple[Any, Any, Any]
-"""(pid, tid, ts): the values that a flow shares with the row on which it ends."""
 
 
 class _Around(msgspec.Struct):
@@ -339,26 +350,6 @@ class _Around(msgspec.Struct):
     base: Any = msgspec.field(name="baseTimeNanoseconds", default=0)
     devices: Any = msgspec.field(name="deviceProperties", default=None)
     distributed: Any = msgspec.field(name="distributedInfo", default=None)
-
-
-class _Gpu(msgspec.Struct, gc=False):
-    """A row of a device, until all launches are known."""
-
-    kind: Any
-    name: str
-    row: Any
-    device: int
-    stream: Any
-    times: tuple[int, int]
-    place: _Place | None
-    correlation: int | None
-    external: int | None
-    grid: Size3 | None
-    block: Size3 | None
-    size: int | None
-    route: str
-    node: tuple[int | None, int | None] | None = None
-    resources: Resources | None = None
 
 
 def sniff(head: bytes) -> bool:
@@ -673,22 +664,23 @@ class _Reading:
 
     def _activities(self) -> None:
         assemblies = list(self._of.values())
+        for row in self._gpu:
+            row.correlation, row.external = self._correlation(row), self._op_of(row)
         placed = iter(self._processes(assemblies)) if len(assemblies) > 1 else repeat(0)
         work = lru_cache(maxsize=1 << 12)(_work)
         queue_of = cache(self._queue)
         while self._gpu:
             row = self._gpu.popleft()
-            correlation = self._correlation(row)
             assembly = assemblies[next(placed)]
-            launch = None if correlation is None else self._launches.get(id(assembly), _NONE).get(correlation)
+            launch = None if row.correlation is None else self._launches.get(id(assembly), _NONE).get(row.correlation)
             if launch is None and row.resources is not None:
                 launch = _ANY_OF_CUDA
             grid, block = work(row.grid, row.block, launch) if row.kind == "kernel" else (None, None)
             name = kernel_name(row.name) if row.kind == "kernel" else _shown(row)
             queue = queue_of(assembly, row.device, row.stream)
             assembly.activity(
-                row.kind, name, queue, row.times, correlation=correlation, grid=grid, workgroup=block,
-                size_bytes=row.size, route=row.route, range_id=self._op_of(row), graph_node=row.node,
+                row.kind, name, queue, row.times, correlation=row.correlation, grid=grid, workgroup=block,
+                size_bytes=row.size, route=row.route, range_id=row.external, graph_node=row.node,
                 resources=row.resources,
             )  # fmt: skip
         self._launches.clear()
@@ -713,14 +705,13 @@ class _Reading:
                     its[number] = call, parent
         member_of = {number: _member(pid) for pid, number in self._numbers.items()}
         members = [member_of.get(assembly.process.pid or 0) for assembly in assemblies]
-        rows = []
         for row in self._gpu:
-            own = self._correlation(row)
-            its = _NONE if own is None else launches.get(own, _NONE)
+            if row.correlation in launches:
+                row.launches = launches[row.correlation]
             if member_of:
-                its = {number: launch for number, launch in its.items() if members[number] == _member(row.row)}
-            rows.append(DeviceRow(row.kind, row.row, row.stream, row.times[0], own, self._op_of(row), its))
-        return processes_of(rows, self._notes, self._source.name)
+                own = _member(row.row)
+                row.launches = {number: launch for number, launch in row.launches.items() if members[number] == own}
+        return processes_of([*self._gpu], self._notes, self._source.name)
 
     def _queue(self, assembly: Assembly, device: int, stream: int | None) -> int:
         name = self._device_names.get(device, self._any_device)
