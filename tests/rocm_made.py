@@ -43,7 +43,7 @@ def run(text: str = "", private: str = "") -> Run:
     )  # fmt: skip
 
 
-def _database(script: str, rows: Iterable[tuple[str, Sequence[Any]]], then: str = "") -> bytes:
+def database(script: str, rows: Iterable[tuple[str, Sequence[Any]]], then: str = "") -> bytes:
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(script)
         for table, row in rows:
@@ -108,7 +108,7 @@ def rocpd(one: Run, then: str = "") -> bytes:
         made = event(1, key)
         rows.append(("rocpd_string", ("g", made, f"MEMORY_COPY_{word}")))
         rows.append(("rocpd_memory_copy", ("g", made, 1, 1, start, end, made, 1, 1, 4096, 0, made)))
-    return _database(script, rows, then)
+    return database(script, rows, then)
 
 
 def rpd(one: Run, then: str = "") -> bytes:
@@ -142,7 +142,7 @@ def rpd(one: Run, then: str = "") -> bytes:
     for place, ((_, start, end, key, _), description, kind) in enumerate(ops, 1):
         rows.append(("rocpd_op", (place, 0, 0, 0, start, end, description, kind)))
         rows.append(("rocpd_api_ops", (place, key, place)))
-    return _database(script, rows, then)
+    return database(script, rows, then)
 
 
 def rpd_events(one: Run) -> bytes:
@@ -294,7 +294,7 @@ def v1_database(one: Run) -> bytes:
     for word, start, end, key, tid in one.copies:
         name = "Copy" + str(word).title().replace("_", "")
         rows.append(("COPY", (start, end, 0, 0, name, one.pid, tid, name, 0, key, one.private)))
-    return _database(script, rows)
+    return database(script, rows)
 
 
 FORMS: dict[str, Callable[[Run], list[bytes]]] = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from mio2trace.readers.base import Reader, ReadOptions
 from mio2trace.readers.rocm import v1
 from mio2trace.readers.rocm.assembly import TWICE
 from mio2trace.source import Source
+from tests import rocm_made
 from tests.commands import invoked, json_of
 from tests.rocm_files import activities, plain, read, read_made, samples, sql
 from tests.rocm_made import run, v1_events
@@ -32,12 +32,8 @@ COPIED = "( dst(0x7fc7) src(0x7fe2) sizeBytes(4000000000) kind(1))"
 
 def database(path: Path, tables: Mapping[str, str], rows: Iterable[tuple[str, Sequence[object]]] = ()) -> Path:
     """Tables by name with their columns, and the rows of each."""
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        for name, columns in tables.items():
-            connection.execute(f"CREATE TABLE {name} ({columns})")
-        for name, row in rows:
-            connection.execute(f"INSERT INTO {name} VALUES ({', '.join('?' * len(row))})", row)
-        connection.commit()
+    script = "".join(f"CREATE TABLE {name} ({columns});" for name, columns in tables.items())
+    path.write_bytes(rocm_made.database(script, rows))
     return path
 
 

@@ -28,6 +28,7 @@ from mio2trace.readers.rocm.assembly import TWICE
 from mio2trace.source import Source
 from tests.commands import invoked
 from tests.rocm_files import activities, read, samples
+from tests.rocm_made import run, v3_object
 
 KERNELS = [
     f"rocprofv3_{of}.csv"
@@ -404,49 +405,10 @@ def test_a_first_line_that_is_no_header(first: str) -> None:
 
 
 def made(**changes: Any) -> dict[str, Any]:
-    """One process of our own: a range, a call in it, the kernel that it launched, a copy."""
-    times = {"start_timestamp": 10**15 + 100, "end_timestamp": 10**15 + 200}
-    kernel = {
-        "thread_id": 7, "correlation_id": {"internal": 5, "external": 0}, **times, "stream_id": {"handle": 1},
-        "dispatch_info": {
-            "agent_id": {"handle": 9}, "queue_id": {"handle": 16}, "kernel_id": 3, "dispatch_id": 1,
-            "private_segment_size": 0, "group_segment_size": 64,
-            "workgroup_size": {"x": 64, "y": 1, "z": 1}, "grid_size": {"x": 128, "y": 2, "z": 1},
-        },
-    }  # fmt: skip
-    call = {"kind": 1, "operation": 1, "thread_id": 7, "start_timestamp": 10**15 + 10, "end_timestamp": 10**15 + 20}
-    process = {
-        "metadata": {"node": {"hostname": "h"}, "pid": 7, "command": ["./a"]},
-        "agents": [{"id": {"handle": 9}, "name": "gfx942", "product_name": "AMD Instinct MI300X"}],
-        "strings": {
-            "buffer_records": [
-                {"kind": "NONE", "operations": []},
-                {"kind": "HIP_RUNTIME_API_EXT", "operations": ["hipInit", "hipLaunchKernel"]},
-                {"kind": "MARKER_CORE_RANGE_API", "operations": ["roctxThreadRangeA"]},
-                {"kind": "MEMORY_COPY", "operations": ["NONE", "MEMORY_COPY_HOST_TO_DEVICE"]},
-                {"kind": "MARKER_CONTROL_API", "operations": ["roctxProfilerPause"]},
-            ],
-            "marker_api": [{"key": 4, "value": "conv1 forward"}],
-        },
-        "kernel_symbols": [
-            {"kernel_id": 0, "kernel_name": "", "formatted_kernel_name": 0},
-            {"kernel_id": 3, "kernel_name": "_Zk.kd", "formatted_kernel_name": "k(int) [clone .kd]",
-             "arch_vgpr_count": 8, "accum_vgpr_count": 4, "sgpr_count": 16},
-        ],
-        "buffer_records": {
-            "kernel_dispatch": [kernel],
-            "hip_api": [{**call, "correlation_id": {"internal": 5, "ancestor": 4}}],
-            "marker_api": [
-                {**call, "kind": 2, "operation": 0, "correlation_id": {"internal": 4, "ancestor": 0},
-                 "start_timestamp": 10**15, "end_timestamp": 10**15 + 300},
-            ],
-            "memory_copy": [
-                {**times, "kind": 3, "operation": 1, "thread_id": 7, "correlation_id": {"internal": 6}, "bytes": 4096,
-                 "src_agent_id": {"handle": 1}, "dst_agent_id": {"handle": 9}, "stream_id": {"handle": 0}},
-            ],
-        },
-    }  # fmt: skip
-    process["buffer_records"].update(changes)  # type: ignore[attr-defined]
+    """One process of our own: ranges, calls in them, kernels that they launched, a copy."""
+    process: dict[str, Any] = json.loads(v3_object(run()))["rocprofiler-sdk-tool"][0]
+    process["kernel_symbols"] += [{"kernel_id": 0, "kernel_name": "", "formatted_kernel_name": 0}]
+    process["buffer_records"].update(changes)
     return process
 
 
@@ -462,13 +424,19 @@ def of_json(path: Path, notes: Notes | None = None) -> Profile:
 
 
 def test_all_of_each_process_is_read(tmp_path: Path) -> None:
-    other = made()
+    mine, other = made(), made()
     other["metadata"]["pid"] = 8
-    profiles = read(json_file(tmp_path, made(), other), v3_json)
+    for process in (other, mine):
+        process["kernel_symbols"][0] |= {
+            "formatted_kernel_name": "k(int) [clone .kd]", "arch_vgpr_count": 8, "accum_vgpr_count": 4,
+            "sgpr_count": 16,
+        }  # fmt: skip
+    profiles = read(json_file(tmp_path, mine, other), v3_json)
     assert [profile.processes[0].pid for profile in profiles] == [7, 8]
     for profile in profiles:
-        kernel, copy = profile.activities
+        kernel, _, copy = profile.activities
         assert (kernel.name, kernel.grid, kernel.workgroup) == ("k(int)", (128, 2, 1), (64, 1, 1))
+        assert kernel.resources == Resources(8, 4, 16, 512, 0)
         assert kernel.call is not None
         assert (kernel.call.name, kernel.range, profile.ranges[0].text) == ("hipLaunchKernel", 0, "conv1 forward")
         assert (copy.route, copy.size_bytes) == ("host to device", 4096)
@@ -485,20 +453,21 @@ def test_a_row_of_another_form_is_lost_alone(broken: Any, tmp_path: Path) -> Non
         broken = {**rows[0], **broken}
     notes = Notes()
     profile = of_json(json_file(tmp_path, made(kernel_dispatch=[broken, *rows])), notes)
-    assert [activity.name for activity in activities([profile])] == ["k(int)"]
+    assert [activity.name for activity in activities([profile])] == ["conv_fwd", "relu"]
     assert sum(note.count for note in notes.problems) == 1
 
 
 def test_calls_that_control_the_profiler_are_no_ranges(tmp_path: Path) -> None:
-    row = {**made()["buffer_records"]["marker_api"][0], "kind": 4, "operation": 0}
-    (profile,) = read(json_file(tmp_path, made(marker_api=[row])), v3_json, every_call=True)
+    process = made(hip_api=[])
+    process["strings"]["buffer_records"][2] = {"kind": "MARKER_CONTROL_API", "operations": ["roctxProfilerPause"]}
+    (profile,) = read(json_file(tmp_path, process), v3_json, every_call=True)
     assert not profile.ranges
-    assert [call.name for call in profile.other_calls] == ["roctxProfilerPause"]
+    assert {call.name for call in profile.other_calls} == {"roctxProfilerPause"}
 
 
 def test_a_name_that_is_no_unicode_costs_nothing_else(tmp_path: Path) -> None:
     path = json_file(tmp_path, made())
-    path.write_bytes(path.read_bytes().replace(b"k(int)", b"k(\xff)"))
+    path.write_bytes(path.read_bytes().replace(b"conv_fwd", b"k(\xff)"))
     assert activities([of_json(path)])[0].name == "k(\ufffd)"
 
 
@@ -518,6 +487,5 @@ def test_an_id_of_a_range_that_no_table_holds_is_none(number: int, tmp_path: Pat
     process = made()
     process["buffer_records"]["marker_api"][0]["correlation_id"]["internal"] = number
     path = json_file(tmp_path, process)
-    (one,) = of_json(path).ranges
-    assert one.id is None
+    assert {one.text: one.id for one in of_json(path).ranges}["roctxThreadRangeA"] is None
     assert invoked("convert", path, "-o", tmp_path / "a.parquet").exit_code == 0
