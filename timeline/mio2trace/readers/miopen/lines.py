@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from types import MappingProxyType
 
 import msgspec
@@ -15,6 +14,7 @@ from mio2trace.model.log import LocalTime
 from mio2trace.model.miopen import Message, MiopenLog
 from mio2trace.notes import LOGGED_ERROR, LOGGED_WARNING, NO_DATABASE, Notes
 from mio2trace.patterns import late
+from mio2trace.readers.caffe import local_time
 
 MAX_PARAMS = 16  # miopen-log.md 3.3: the library never prints more
 
@@ -169,13 +169,7 @@ def type_and_shape(body: bytes) -> tuple[bytes, bytes]:
 def stamp_of(date: bytes | None) -> LocalTime | None:
     """Read ``2026-11-20T11:39:11.123Z``, which is local time in spite of the Z."""
     found = _DATE.search(date) if date else None
-    return None if found is None else _local_time(*found.groups())
-
-
-@lru_cache(maxsize=1 << 12)  # a log has many lines per millisecond
-def _local_time(*digits: bytes) -> LocalTime:
-    year, month, day, hour, minute, second, milli = map(int, digits)
-    return LocalTime(year, month, day, ((hour * 60 + minute) * 60 + second) * 1_000_000_000 + milli * 1_000_000)
+    return None if found is None else local_time(*found.groups())
 
 
 Subject = str
