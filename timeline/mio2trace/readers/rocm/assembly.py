@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from operator import attrgetter
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -128,7 +128,7 @@ class Assembly:
         self._known_calls: tuple[int, frozenset[int]] = 0, frozenset()
         self._shared: dict[Any, Any] = {}
         self.defects: Counter[str] = Counter()
-        self.counts: Values[int] = Values(notes, place)
+        self.counts = Values(notes, place)
         """Counters of kernels, by the place that `activity` returns."""
 
     @property
@@ -719,7 +719,6 @@ NOT_ADDED = "counter with several values per kernel that cannot be added up (a p
 NO_NUMBER = "value of a counter that is no number: left out"
 VALUE = late(r"[+-]?[0-9]{1,30}(?:\.[0-9]{0,30})?(?:[eE][+-]?[0-9]{1,3})?")
 """A value in a table."""
-Key = TypeVar("Key", bound=Hashable)
 _BASE = late(r"(?:SQC?|TA|TD|TC[APC]|GRBM|SPI|CP[CFG]|GL[12][AC]|G?CEA|SX|GDS|CHC)_[A-Z0-9_\[\]]+")
 """The names of counters of a hardware block."""
 
@@ -736,16 +735,16 @@ def sort_of(name: str, is_derived: object, is_constant: object) -> Sort:
     return "derived" if is_derived and not name.endswith(_SUMMED) else "base"
 
 
-class Values(Generic[Key]):
+class Values:
     """The rows of counters of one process, by kernel."""
 
     def __init__(self, notes: Notes, place: str) -> None:
         self._notes = notes
         self._place = place
         self._number: dict[tuple[str, str, Sort], int] = {}
-        self._values: dict[Key, dict[int, float | None]] = {}
+        self._values: dict[int, dict[int, float | None]] = {}
 
-    def add(self, key: Key, name: str, unit: str, sort: Sort, value: object) -> None:
+    def add(self, key: int, name: str, unit: str, sort: Sort, value: object) -> None:
         """Add one row: the value of a counter on one instance."""
         if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _MOST_VALUE:
             self._notes.add(NO_NUMBER, self._place)
@@ -774,7 +773,7 @@ class Values(Generic[Key]):
     def __bool__(self) -> bool:
         return bool(self._values)
 
-    def known(self) -> Iterator[tuple[Key, str]]:
+    def known(self) -> Iterator[tuple[int, str]]:
         """The kernels and the names of their counters."""
         names = [name for name, _, _ in self._number]
         return ((key, names[number]) for key, of_kernel in self._values.items() for number in of_kernel)
@@ -784,7 +783,7 @@ class Values(Generic[Key]):
         """The counters in the order in which they appear."""
         return tuple(HardwareCounter(name, unit) for name, unit, _ in self._number)
 
-    def kernels(self) -> Iterator[tuple[Key, tuple[float | None, ...]]]:
+    def kernels(self) -> Iterator[tuple[int, tuple[float | None, ...]]]:
         """The values of each kernel, in the order of `counters`."""
         numbers = range(len(self._number))
         for key, of_kernel in self._values.items():
