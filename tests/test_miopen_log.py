@@ -209,10 +209,7 @@ def test_nested_entries_are_marked() -> None:
         'MIOpen(HIP): \t"rocBLAS" = rocBLAS\nMIOpen(HIP): }\n'
     )
     log, _, _ = decode(text + entry_text())
-    assert [(one.api, one.call.nested) for one in entries(log)] == [
-        ("CallGemm", True),
-        ("miopenConvolutionForward", False),
-    ]
+    assert [(one.api, one.nested) for one in entries(log)] == [("CallGemm", True), ("miopenConvolutionForward", False)]
 
 
 def test_the_reduce_descriptor_has_several_lines() -> None:
@@ -357,7 +354,7 @@ def test_every_call_of_the_real_logs_has_its_entry(shared: Path) -> None:
         counted = {kind[6:]: number for kind, number in log.counts if kind.startswith("entry miopen")}
         inner = "miopenGetTensorDescriptorSize"  # called by the library itself
         assert counted | {inner: 0} == called | {inner: 0}, path.parent.name
-        kept = {one.line: one.api for one in entries(log) if not one.call.nested}
+        kept = {one.line: one.api for one in entries(log) if not one.nested}
         names = {call["log_line"]: call["name"] for call in truth["api_calls"] if call["log_line"] is not None}
         assert all(names.get(line, api) == api for line, api in kept.items()), path.parent.name
         commands = {one.line for one in log.records if isinstance(one, Command)}

@@ -92,6 +92,10 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         return self.call.thread
 
     @property
+    def nested(self) -> bool:
+        return self.call.nested
+
+    @property
     def complete(self) -> bool:
         return self.call.complete
 
