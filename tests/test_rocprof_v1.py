@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,10 +13,9 @@ import pytest
 from mio2trace import analyse
 from mio2trace.model.profile import Profile, Resources
 from mio2trace.notes import InputError, Notes
-from mio2trace.readers.base import Reader, ReadOptions
+from mio2trace.readers.base import Reader
 from mio2trace.readers.rocm import v1
 from mio2trace.readers.rocm.assembly import TWICE
-from mio2trace.source import Source
 from tests import rocm_made
 from tests.commands import invoked, json_of
 from tests.rocm_files import activities, plain, read, read_made, samples, sql
@@ -167,8 +165,8 @@ def test_a_database_of_kernels_alone(tmp_path: Path) -> None:
 def test_a_database_that_cannot_be_read_is_one_line(tables: dict[str, str], said: str, tmp_path: Path) -> None:
     path = database(tmp_path / "results.db", tables)
     path.write_bytes(path.read_bytes().replace(b"Nxme", b"N\xa9me"))
-    with contextlib.closing(Source(str(path), 0, Notes())) as source, pytest.raises(InputError, match=f"db: {said}"):
-        v1.DATABASE.read(source, ReadOptions(), Notes())
+    with pytest.raises(InputError, match=f"db: {said}"):
+        read(path, v1.DATABASE)
 
 
 OF_5 = '"BeginNs", "EndNs", "pid", "tid", "Name", "Index"'

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,10 +11,8 @@ import pytest
 from mio2trace.analysis import analyse
 from mio2trace.answer import report_of
 from mio2trace.model.profile import Profile
-from mio2trace.notes import InputError, Notes
-from mio2trace.readers.base import ReadOptions
+from mio2trace.notes import InputError
 from mio2trace.readers.rocm import rpd
-from mio2trace.source import Source
 from tests import rocm_made
 from tests.rocm_files import activities, plain, read, read_made, samples, sql
 
@@ -111,15 +108,8 @@ def test_a_database_without_its_tables_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "a.rpd"
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE rocpd_api_ops(id, api_id, op_id)")
-    with of(path) as source, pytest.raises(InputError, match=r"a\.rpd: no rocpd_api; expected an RPD database"):
-        rpd.DATABASE.read(source, ReadOptions(), Notes())
-
-
-@contextlib.contextmanager
-def of(path: Path) -> Iterator[Source]:
-    source = Source(str(path), 0, Notes())
-    yield source
-    source.close()
+    with pytest.raises(InputError, match=r"a\.rpd: no rocpd_api; expected an RPD database"):
+        read(path, rpd.DATABASE)
 
 
 @pytest.mark.shared
@@ -202,5 +192,5 @@ def test_each_process_of_the_json_is_a_profile(tmp_path: Path) -> None:
 def test_a_file_without_events_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text('[ {},{"name": ')
-    with of(path) as source, pytest.raises(InputError, match=r"a\.json: .*expected the trace of a profiler"):
-        rpd.JSON.read(source, ReadOptions(), Notes())
+    with pytest.raises(InputError, match=r"a\.json: .*expected the trace of a profiler"):
+        read(path, rpd.JSON)
