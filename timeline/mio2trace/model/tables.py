@@ -453,6 +453,10 @@ class TimerMarks(_Table[TimerMark]):
     host_ns: Numbers
 
 
+def _of_call(column: str, without: int = NO) -> cached_property[Numbers]:
+    return cached_property(lambda commands: commands.of_call(getattr(commands.calls, column), without))
+
+
 class Activities(_Table[Activity]):
     """Commands that ran on devices, in the order in which they were enqueued.
 
@@ -516,25 +520,14 @@ class Activities(_Table[Activity]):
                 found[place] = row
         return made, np.array(found, np.int32)
 
-    @cached_property
-    def host_start_ns(self) -> Numbers:
-        """When the call that launched each command began, `NO` without."""
-        return self.of_call(self.calls.start_ns)
-
-    @cached_property
-    def host_end_ns(self) -> Numbers:
-        """When that call returned, `NO` without."""
-        return self.of_call(self.calls.end_ns)
-
-    @cached_property
-    def prepared_ns(self) -> Numbers:
-        """When the program began to prepare that call, `NO` where that is not recorded."""
-        return self.of_call(self.calls.prepared_ns)
-
-    @cached_property
-    def thread(self) -> Numbers:
-        """The thread that launched each; 0 where none is known."""
-        return self.of_call(self.calls.thread, 0)
+    host_start_ns = _of_call("start_ns")
+    """When the call that launched each command began, `NO` without."""
+    host_end_ns = _of_call("end_ns")
+    """When that call returned, `NO` without."""
+    prepared_ns = _of_call("prepared_ns")
+    """When the program began to prepare that call, `NO` where that is not recorded."""
+    thread = _of_call("thread", 0)
+    """The thread that launched each; 0 where none is known."""
 
     @cached_property
     def is_replayed(self) -> NDArray[np.bool_]:

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from operator import attrgetter
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -67,9 +67,6 @@ ROUTES = {
 _ROWS = ("number", "start_ns", "end_ns", "correlation", "form", "line", "size_bytes", "range_id")
 _CALLS = ("name", "thread", "start_ns", "end_ns", "correlation", "line", "parent")
 """Columns of what is under way. The call and the range of a command are known when all rows are."""
-
-
-Value = TypeVar("Value")
 
 
 TWICE = "row that is there twice, with one id and equal times: counted once"
@@ -400,7 +397,7 @@ class Assembly:
             order = slice(None)  # nearly always; then no column is copied
         form = form[order]
         pools = {
-            field: _pool(forms, attrgetter(field), form)
+            field: Pool.of(map(attrgetter(field), forms)).take(form)
             for field in ("name", "grid", "workgroup", "resources", "route", "graph_node")
         }
         captured = self._captured(by_key, every, correlation)
@@ -570,10 +567,6 @@ def _as_launched(host_ns: Numbers, start_ns: Numbers, queue: NDArray[Any]) -> Nu
     turned = np.concatenate(order)
     found: Numbers = turned[np.lexsort((start_ns[turned], rank[turned], begun[turned]))]
     return found
-
-
-def _pool(forms: Sequence[_Form], of: Callable[[_Form], Value], form: Numbers) -> Pool[Value]:
-    return Pool.of(map(of, forms)).take(form)
 
 
 def _keys(values: Numbers) -> Numbers:
