@@ -14,10 +14,7 @@ __all__ = [
     "gpu_of",
 ]  # fmt: skip
 
-RULES: tuple[Rule, ...] = (
-    *kernels.SEARCHES, *kernels.RULES, *kernels.WORK, *kernels.FUSION,
-    *pauses.RULES, *pauses.COPIES_ALONE, *trust.RULES,
-)  # fmt: skip
+RULES: tuple[Rule, ...] = (*kernels.RULES, *pauses.RULES, *trust.RULES)
 
 
 def findings(subject: Subject) -> list[Finding]:

@@ -7,13 +7,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from math import prod
 
 import msgspec
 import numpy as np
 
 from mio2trace.align import NONE
-from mio2trace.findings.rule import SEVERITIES, Found, Rule, Severity, ms, percent, rate, severity_of
+from mio2trace.findings.rule import SEVERITIES, Found, Rule, Severity, add_rule, ms, percent, rate, severity_of
 from mio2trace.findings.subject import Gpu, Problem, Subject, drivers
 from mio2trace.kernels.names import kernel_name, normalise, short_kernel
 from mio2trace.measures.device_time import class_of_kernel
@@ -23,6 +24,9 @@ from mio2trace.ops.choices import best
 from mio2trace.ops.operation import Operation, problem_name
 from mio2trace.outgoing import count
 from mio2trace.patterns import late
+
+RULES: list[Rule] = []
+rule = partial(add_rule, RULES)
 
 OF_CONVOLUTIONS, MANY_OF_CONVOLUTIONS = 0.10, 0.20
 CASTS, HELPERS = 0.02, 0.10
@@ -36,6 +40,115 @@ _NO_HELPERS = frozenset(("transpose", "cast", "statistics"))
 work."""
 
 
+PART, LEAST_NS = 0.20, 100_000_000
+SLOWER_SOLVER = 1.05
+"""Two solvers whose times differ by less than this part count as equally fast."""
+
+
+@rule(
+    id="find-in-steady-state",
+    title="MIOpen Find runs in steady iterations.",
+    fires="a find call has kernels in a steady iteration; >= 0.5 % of T",
+    advice="Keep shapes fixed (pad or bucket batches), and keep the user find-db between runs"
+    " (MIOPEN_USER_DB_PATH on a disk that stays). In PyTorch, set torch.backends.cudnn.benchmark = False if shapes"
+    " change.",
+)
+def _in_steady_state(subject: Subject) -> Iterator[Found]:
+    searches = {
+        index: subject.measures.searches[index].timed_ns
+        for index in subject.steady_searches
+        if subject.measures.searches[index].timed_ns
+    }
+    if searches:
+        ns = sum(searches.values())
+        by_time = sorted(searches, key=lambda index: (-searches[index], index))
+        operations = [subject.measures.operation_at[index] for index in by_time]
+        yield subject.found(
+            ns,
+            count=len(searches),
+            number=f"{count(len(searches), 'search')} of MIOpen Find ran {ms(subject.each(ns))} of kernels per steady"
+            f" iteration, in addition to {ms(subject.each(subject.total_ns))} of other kernels.",
+            scope=tuple(dict.fromkeys(map(problem_name, operations))),
+        )
+
+
+@rule(
+    id="find-cost",
+    title="MIOpen Find took a large part of the run.",
+    fires="kernels of searches are > 20 % of all kernel time and > 100 ms",
+    advice="Find runs once per shape; no number per iteration includes it. MIOpen 2.0 and newer keep its results in"
+    " the user find-db: keep this database between runs (MIOPEN_USER_DB_PATH). MIOpen 1 searches in each run.",
+)
+def _cost(subject: Subject) -> Iterator[Found]:
+    costs = [cost for cost in subject.measures.searches.values() if cost.timed_ns]
+    ns, whole = sum(cost.timed_ns for cost in costs), subject.measures.whole.timed_ns
+    if ns > PART * whole and ns > LEAST_NS:
+        yield Found(
+            ns=ns,
+            share=ns / whole,
+            count=len(costs),
+            number=f"{count(len(costs), 'search')} of MIOpen Find ran {ms(ns)} of kernels, {percent(ns / whole)} of all"
+            f" kernel time recorded{' (not sure)' if subject.measures.is_find_unsure else ''}.",
+            severity="info",
+        )
+
+
+@rule(
+    id="not-the-best-solver",
+    title="Problems run a solver that is not the fastest in the find-db.",
+    fires="for a problem of steady iterations, the find-db has a solver that is more than 5 % faster than the"
+    " solver in the log; >= 0.5 % of T. The find-db is a file, or records in the log",
+    advice="Run Find again on this machine (MIOPEN_FIND_ENFORCE=3, or delete the user find-db), or give the"
+    " workspace that the faster solver needs. Compare the two solvers with the driver line.",
+)
+def _not_the_best(subject: Subject) -> Iterator[Found]:
+    """Compare solvers by the times of the Find step. They may come from another machine, so only their difference
+    counts."""
+    lost: dict[str, float] = {}
+    worst: dict[str, tuple[float, str]] = {}
+    short_of_workspace: set[str] = set()
+    slower: list[Problem] = []
+    for problem in subject.problems:
+        for call in problem.calls:
+            record = subject.choices.of(call) if call.phase == "run" and call.solver else None
+            chosen = next((one for one in record.solvers if one.solver == call.solver), None) if record else None
+            if record is None or chosen is None or chosen.time_ms is None:
+                continue
+            fastest = best(record)
+            assert fastest.time_ms is not None
+            if chosen.time_ms <= SLOWER_SOLVER * fastest.time_ms:
+                continue
+            if problem.name not in lost:
+                slower.append(problem)
+            lost[problem.name] = lost.get(problem.name, 0) + chosen.time_ms - fastest.time_ms
+            said = f"{chosen.solver} {chosen.time_ms:.4g} ms, {fastest.solver} {fastest.time_ms:.4g} ms"
+            worst.setdefault(problem.name, (chosen.time_ms - fastest.time_ms, said))
+            if call.workspace_bytes is not None and call.workspace_bytes < fastest.workspace_bytes:
+                short_of_workspace.add(problem.name)
+    if not lost:
+        return
+    at_line = {problem.name: problem.at_line for problem in slower}
+    names = sorted(lost, key=lambda name: (-lost[name], name))
+    ns = round(sum(lost.values()) * 1e6)
+    workspace = f" {count(len(short_of_workspace), 'problem')} had too little workspace." if short_of_workspace else ""
+    yield subject.found(
+        ns,
+        count=len(lost),
+        number=f"The find-db has a faster solver for {count(len(lost), 'problem')}: {subject.time(ns)} by its times."
+        f" {at_line[names[0]]}: {worst[names[0]][1]}.{workspace}",
+        names=(names[0],),
+        scope=tuple(names),
+        drivers=drivers(slower),
+    )
+
+
+@rule(
+    id="naive",
+    title="Naive solvers are used.",
+    fires="kernels of a naive solver, by the log's solver or the kernel's name, outside searches; >= 0.5 % of T",
+    advice="Let Find run once (MIOPEN_FIND_MODE=NORMAL, or MIOPEN_FIND_ENFORCE=SEARCH), and give it workspace."
+    " Check that MIOpen's kernel database for this GPU is installed.",
+)
 def _naive(subject: Subject) -> Iterator[Found]:
     naive = subject.makeup.naive
     ns = naive.total()
@@ -62,6 +175,11 @@ def _naive(subject: Subject) -> Iterator[Found]:
     )
 
 
+@rule(
+    id="layout-transposes",
+    title="Layouts are transposed around convolutions.",
+    fires="kernels of role transpose are >= 10 % of the time of convolutions, and >= 0.5 % of T",
+)
 def _transposes(subject: Subject) -> Iterator[Found]:
     parts = subject.makeup.parts
     of_convolutions = sum(ns for (primitive, _, _), ns in parts.items() if primitive == "conv")
@@ -96,6 +214,7 @@ _CAST_BY_SOLVER = (
 )
 
 
+@rule(id="casts", title="Tensors are cast.", fires="kernels of role cast are >= 2 % of T")
 def _casts(subject: Subject) -> Iterator[Found]:
     ns = sum(ns for (_, role, _), ns in subject.makeup.parts.items() if role == "cast")
     if ns and subject.share(ns) >= CASTS:
@@ -108,6 +227,12 @@ def _casts(subject: Subject) -> Iterator[Found]:
         )
 
 
+@rule(
+    id="helpers",
+    title="Auxiliary kernels take much of the time.",
+    fires="kernels of one auxiliary role (im2col, fill, copy, transform, ...) are >= 10 % of their primitive's"
+    " time, and >= 0.5 % of T",
+)
 def _helpers(subject: Subject) -> Iterator[Found]:
     of_primitive: Counter[str] = Counter()
     of_role: Counter[tuple[str, str]] = Counter()
@@ -136,6 +261,14 @@ _BY_ROLE = {
 _OTHER_ROLE = "Look at the program and the layout: these kernels only prepare or finish the work of others."
 
 
+@rule(
+    id="short-kernels",
+    title="Many kernels are very short.",
+    fires="kernels shorter than 10 us are >= 20 per iteration, >= 50 % of the kernels and >= 5 % of T. It is"
+    " low, because `idle` has the cost of launches. Only info if less than 15 % of the step is host-bound idle"
+    " time, or if the profile does not show that. It never fires for captures of graphs, or if hardware counters"
+    " were collected",
+)
 def _short(subject: Subject) -> Iterator[Found]:
     (short, ns), (everything, _) = subject.makeup.short, subject.makeup.all
     enough = short >= MANY_SHORT * subject.count
@@ -176,44 +309,210 @@ def _launched(subject: Subject) -> str:
     return f"{fuse}, capture the iteration in a graph, or use larger batches: a launch costs as much as such a kernel."
 
 
-RULES = (
-    Rule(
-        id="naive",
-        title="Naive solvers are used.",
-        fires="kernels of a naive solver, by the log's solver or the kernel's name, outside searches; >= 0.5 % of T",
-        advice="Let Find run once (MIOPEN_FIND_MODE=NORMAL, or MIOPEN_FIND_ENFORCE=SEARCH), and give it workspace."
-        " Check that MIOpen's kernel database for this GPU is installed.",
-        find=_naive,
-    ),
-    Rule(
-        id="layout-transposes",
-        title="Layouts are transposed around convolutions.",
-        fires="kernels of role transpose are >= 10 % of the time of convolutions, and >= 0.5 % of T",
-        find=_transposes,
-    ),
-    Rule(
-        id="casts",
-        title="Tensors are cast.",
-        fires="kernels of role cast are >= 2 % of T",
-        find=_casts,
-    ),
-    Rule(
-        id="helpers",
-        title="Auxiliary kernels take much of the time.",
-        fires="kernels of one auxiliary role (im2col, fill, copy, transform, ...) are >= 10 % of their primitive's"
-        " time, and >= 0.5 % of T",
-        find=_helpers,
-    ),
-    Rule(
-        id="short-kernels",
-        title="Many kernels are very short.",
-        fires="kernels shorter than 10 us are >= 20 per iteration, >= 50 % of the kernels and >= 5 % of T. It is"
-        " low, because `idle` has the cost of launches. Only info if less than 15 % of the step is host-bound idle"
-        " time, or if the profile does not show that. It never fires for captures of graphs, or if hardware counters"
-        " were collected",
-        find=_short,
-    ),
+PEERS, FASTER, OF_T = 4, 2.0, 0.01
+ALIKE = 2.0
+GAP = 0.03
+TILE = 64
+TOO_GOOD = 1.1
+"""A problem above this part of the peak shows that the peak, or the model of the work, is wrong."""
+
+
+class Bound(msgspec.Struct, frozen=True, kw_only=True):
+    """The limit of a problem on a device: its least time, and what sets it (memory or compute)."""
+
+    least_ns: float
+    by: str
+    part: float
+    """Least time divided by measured time: 1 is the limit."""
+
+    @property
+    def is_plausible(self) -> bool:
+        return self.part <= TOO_GOOD
+
+
+def bound(problem: Problem, gpu: Gpu) -> Bound | None:
+    """Return the limit of a problem; None if its work, its traffic or the peak for its type is not known."""
+    peak = gpu.flop_per_ns(problem.operation.dtype)
+    if not problem.flop or problem.bytes is None or not problem.ns or peak is None:
+        return None
+    compute, memory = problem.flop / peak, problem.bytes / gpu.bandwidth
+    least = max(compute, memory)
+    return Bound(least_ns=least, by="compute" if compute >= memory else "memory", part=least / problem.ns)
+
+
+def peers(problem: Problem, problems: Sequence[Problem]) -> list[Problem]:
+    """Return similar problems: same primitive, direction, type and filter size, half to twice the FLOPs per call, and
+    half to twice the FLOPs per byte. (A problem that moves more bytes for the same work has less GFLOP/s with any
+    solver.)"""
+    work, intensity = _work(problem), _intensity(problem)
+    return [
+        other
+        for other in problems
+        if other is not problem
+        and _likeness(other.operation) == _likeness(problem.operation)
+        and other.gflops
+        and work / ALIKE <= _work(other) <= work * ALIKE
+        and intensity / ALIKE <= _intensity(other) <= intensity * ALIKE
+    ]
+
+
+def _likeness(operation: Operation) -> tuple[object, ...]:
+    """Return the properties that similar problems share. A 1x1 and a 3x3 convolution have different kernels."""
+    filter_ = (operation.weights or ())[2:] if operation.primitive == "conv" else ()
+    return operation.primitive, operation.direction, operation.dtype, filter_
+
+
+def _work(problem: Problem) -> float:
+    return (problem.flop or 0) / problem.row.calls
+
+
+def _intensity(problem: Problem) -> float:
+    """FLOPs per byte of the least traffic; 0 if that is not known."""
+    return (problem.flop or 0) / problem.bytes if problem.bytes else 0.0
+
+
+@rule(
+    id="slow-for-its-kind",
+    title="Problems are slower than similar ones.",
+    fires="GFLOP/s below half the median of >= 4 similar problems; >= 1 % of T; only without --gpu. Similar"
+    " problems have the same primitive, direction, type and filter size, half to twice the FLOPs, and half to"
+    " twice the FLOPs per byte",
 )
+def _slow(subject: Subject) -> Iterator[Found]:
+    if subject.gpu is not None:
+        return  # the rule on the peak of the device says more
+    slow: list[tuple[float, Problem, str]] = []
+    for problem in subject.problems:
+        own = problem.gflops
+        if not own or subject.share(problem.ns) < OF_T or problem.operation.is_plain:
+            continue
+        others = [other.gflops or 0.0 for other in peers(problem, subject.problems)]
+        if len(others) >= PEERS and own * FASTER < median(others):
+            usual = median(others)
+            by = subject.algorithm_of.get(problem.name)
+            like = (
+                f"{problem.at_line} ({f'{by}, ' if by else ''}{rate(own)}); {len(others)} similar problems have"
+                f" {rate(usual)}"
+            )
+            slow.append((problem.ns * (1 - own / usual), problem, like))
+    yield from _saved(subject, slow, lambda worst: _faster(subject, worst))
+
+
+def _faster(subject: Subject, slow: Problem) -> str:
+    """Say what to try for the slowest problem: exclude its algorithm if the faster similar problems use another one."""
+    if slow.operation.primitive == "gemm":
+        compare = "Compare its layout with that of the similar ones."
+        if subject.profile.is_nvidia:  # PyTorch's TunableOp has candidates for ROCm only
+            return compare
+        tune = "PYTORCH_TUNABLEOP_ENABLED=1 with PYTORCH_TUNABLEOP_TUNING=1" if subject.is_torch else "hipblaslt-bench"
+        return f"Tune this GEMM: {tune}. {compare}"
+    if subject.profile.is_nvidia:
+        return "Compare its layout, padding and sizes with those of the similar ones."
+    own = subject.algorithm_of.get(slow.name)
+    faster = Counter(
+        by
+        for other in peers(slow, subject.problems)
+        if (other.gflops or 0) > FASTER * (slow.gflops or 0) and (by := subject.algorithm_of.get(other.name))
+    )
+    other, _ = faster.most_common(1)[0] if faster else ("", 0)
+    if own in _SWITCHES and other and other != own:
+        return (
+            f"Most of the faster ones use {other}: run the driver line with {_SWITCHES[own]}=0, which excludes {own}"
+            " (`mio2trace driver FILE --top 5`)."
+        )
+    searched = {problem_name(subject.measures.operation_at[index]) for index in subject.measures.searches}
+    if slow.name in searched:
+        return "MIOpen Find compared the solvers in this run: compare layout, padding and sizes with the faster ones."
+    return (
+        "Tune it: run the driver line with MIOPEN_FIND_ENFORCE=SEARCH (`mio2trace driver FILE --top 5`). Compare layout"
+        " and padding with the faster ones."
+    )
+
+
+_SWITCHES: Mapping[str | None, str] = {
+    name: f"MIOPEN_DEBUG_CONV_{word}"
+    for name, word in (
+        ("Winograd", "WINOGRAD"), ("Direct", "DIRECT"), ("Gemm", "GEMM"), ("FFT", "FFT"),
+        ("ImplicitGemm", "IMPLICIT_GEMM"),
+    )
+}  # fmt: skip
+"""The variable that excludes the solvers of an algorithm if it is set to 0."""
+
+
+@rule(
+    id="roofline-gap",
+    title="Problems are far below the peak of the device.",
+    fires="with --gpu: time - max(FLOP / peak, bytes / bandwidth) >= 3 % of T, if the problem reaches at most 110 %"
+    " of the peak",
+)
+def _gap(subject: Subject) -> Iterator[Found]:
+    if subject.gpu is None:
+        return
+    below: list[tuple[float, Problem, str]] = []
+    by: dict[str, str] = {}
+    for problem in subject.problems:
+        limit = bound(problem, subject.gpu)
+        if limit is None or not limit.is_plausible:
+            continue
+        saved = problem.ns - limit.least_ns
+        if subject.share(saved) >= GAP:
+            peak = f"{percent(limit.part)} of the peak of {subject.gpu.name} ({limit.by}-bound)"
+            below.append((saved, problem, f"{problem.at_line}, at {peak}"))
+            by[problem.name] = limit.by
+    yield from _saved(subject, below, lambda worst: _NEARER[by[worst.name]])
+
+
+_NEARER = {
+    "compute": "Run the driver line with MIOPEN_FIND_ENFORCE=SEARCH. Prefer solvers on matrix units or half precision.",
+    "memory": "Fuse it with the operation that reads its result, or use a smaller type: memory limits it.",
+}
+
+
+def _saved(
+    subject: Subject, below: list[tuple[float, Problem, str]], advice: Callable[[Problem], str]
+) -> Iterator[Found]:
+    """Make one finding for all of them, if there are any; sentence and advice are about the problem with the most time
+    at stake."""
+    if below:
+        below = sorted(below, key=lambda one: -one[0])
+        saved, (_, worst, said) = sum(ns for ns, _, _ in below), below[0]
+        yield subject.found_in(
+            [problem for _, problem, _ in below],
+            saved,
+            number=f"{count(len(below), 'problem')}, at most {subject.time(saved)}"
+            f" ({percent(subject.share(saved))} of the kernel time) to save. Largest: {said}.",
+            advice=advice(worst),
+        )
+
+
+@rule(
+    id="small-gemm",
+    title="Problems are too small to fill the device.",
+    fires="ceil(M/64) x ceil(N/64) x batch < compute units (of --gpu or of the device that the profile names);"
+    " >= 1 % of T each",
+    advice="Choose solvers that split K, run independent problems on several streams, or use larger batches (these"
+    " do not help a gradient of weights: only its K grows).",
+)
+def _small(subject: Subject) -> Iterator[Found]:
+    units = subject.units
+    if units is None:
+        return
+    small = []
+    for problem in subject.problems:
+        gemm = problem.operation.gemm
+        if gemm is not None and subject.share(problem.ns) >= OF_T:
+            tiles = -(-gemm.m // TILE) * -(-gemm.n // TILE) * gemm.batch
+            if tiles < units:
+                small.append((problem, tiles))
+    if small:
+        ns = sum(problem.ns for problem, _ in small)
+        first, tiles = small[0]
+        most = f"{first.at_line} has {count(tiles, 'tile')} of 64 x 64 for {count(units, 'compute unit')}"
+        yield subject.found_in(
+            [problem for problem, _ in small],
+            ns,
+            number=f"{count(len(small), 'problem')}, {percent(subject.share(ns))} of the kernel time. {most}.",
+        )
 
 
 # -- Kernels that a program could run as fewer ones: attention in several kernels, element-wise kernels ----------------
@@ -289,6 +588,15 @@ def _attentions(subject: Subject) -> list[list[int]]:
     return found
 
 
+@rule(
+    id="unfused-attention",
+    title="Attention runs as several kernels.",
+    fires="PyTorch runs softmaxes between two batched products of matching sizes, and no fused attention"
+    " (scaled_dot_product_attention, FlashAttention). The softmaxes, the products and the operations between them"
+    " are >= 30 % of T",
+    advice='Call torch.nn.functional.scaled_dot_product_attention (transformers: attn_implementation="sdpa"). It'
+    " runs attention as one kernel, which never writes the large matrix.",
+)
 def _attention(subject: Subject) -> Iterator[Found]:
     attentions = _attentions(subject)
     timed = subject.measures.operations.timed_ns
@@ -322,6 +630,15 @@ def _is_of_elements(name: str, *, is_torch: bool) -> bool:
     return meaning.role in _MOVES and class_of_kernel(name) != "copy"  # the finding on copies has the runtime's
 
 
+@rule(
+    id="element-wise",
+    title="Element-wise kernels take much of the time.",
+    fires="kernels with little work per element are > 25 % of T, and less than 15 % of the step is host-bound idle"
+    " time. In PyTorch these are its element-wise, copy, concatenate, reduce and normalise kernels. In other"
+    " programs these are Caffe's activations, additions, copies and fills, and MIOpen's activations. It is medium"
+    " at most up to 50 %. Kernels of `unfused-attention` are not counted. It never fires if torch.compile or XLA"
+    " compiled a part of the program, or if an iteration is one kernel",
+)
 def _element_wise(subject: Subject) -> Iterator[Found]:
     of_steady = subject.steady.counted
     is_alone = len(of_steady.kernels) <= subject.count
@@ -356,349 +673,3 @@ def _element_wise(subject: Subject) -> Iterator[Found]:
             advice=_COMPILE if is_torch else _FILL if meaning and meaning.role == "fill" else own,
             severity=None if subject.share(ns) > MOSTLY_ELEMENT_WISE else "medium",  # fusion saves a part of it
         )
-
-
-FUSION = (
-    Rule(
-        id="unfused-attention",
-        title="Attention runs as several kernels.",
-        fires="PyTorch runs softmaxes between two batched products of matching sizes, and no fused attention"
-        " (scaled_dot_product_attention, FlashAttention). The softmaxes, the products and the operations between them"
-        " are >= 30 % of T",
-        advice='Call torch.nn.functional.scaled_dot_product_attention (transformers: attn_implementation="sdpa"). It'
-        " runs attention as one kernel, which never writes the large matrix.",
-        find=_attention,
-    ),
-    Rule(
-        id="element-wise",
-        title="Element-wise kernels take much of the time.",
-        fires="kernels with little work per element are > 25 % of T, and less than 15 % of the step is host-bound idle"
-        " time. In PyTorch these are its element-wise, copy, concatenate, reduce and normalise kernels. In other"
-        " programs these are Caffe's activations, additions, copies and fills, and MIOpen's activations. It is medium"
-        " at most up to 50 %. Kernels of `unfused-attention` are not counted. It never fires if torch.compile or XLA"
-        " compiled a part of the program, or if an iteration is one kernel",
-        find=_element_wise,
-    ),
-)
-
-
-PART, LEAST_NS = 0.20, 100_000_000
-SLOWER_SOLVER = 1.05
-"""Two solvers whose times differ by less than this part count as equally fast."""
-
-
-def _in_steady_state(subject: Subject) -> Iterator[Found]:
-    searches = {
-        index: subject.measures.searches[index].timed_ns
-        for index in subject.steady_searches
-        if subject.measures.searches[index].timed_ns
-    }
-    if searches:
-        ns = sum(searches.values())
-        by_time = sorted(searches, key=lambda index: (-searches[index], index))
-        operations = [subject.measures.operation_at[index] for index in by_time]
-        yield subject.found(
-            ns,
-            count=len(searches),
-            number=f"{count(len(searches), 'search')} of MIOpen Find ran {ms(subject.each(ns))} of kernels per steady"
-            f" iteration, in addition to {ms(subject.each(subject.total_ns))} of other kernels.",
-            scope=tuple(dict.fromkeys(map(problem_name, operations))),
-        )
-
-
-def _cost(subject: Subject) -> Iterator[Found]:
-    costs = [cost for cost in subject.measures.searches.values() if cost.timed_ns]
-    ns, whole = sum(cost.timed_ns for cost in costs), subject.measures.whole.timed_ns
-    if ns > PART * whole and ns > LEAST_NS:
-        yield Found(
-            ns=ns,
-            share=ns / whole,
-            count=len(costs),
-            number=f"{count(len(costs), 'search')} of MIOpen Find ran {ms(ns)} of kernels, {percent(ns / whole)} of all"
-            f" kernel time recorded{' (not sure)' if subject.measures.is_find_unsure else ''}.",
-            severity="info",
-        )
-
-
-def _not_the_best(subject: Subject) -> Iterator[Found]:
-    """Compare solvers by the times of the Find step. They may come from another machine, so only their difference
-    counts."""
-    lost: dict[str, float] = {}
-    worst: dict[str, tuple[float, str]] = {}
-    short_of_workspace: set[str] = set()
-    slower: list[Problem] = []
-    for problem in subject.problems:
-        for call in problem.calls:
-            record = subject.choices.of(call) if call.phase == "run" and call.solver else None
-            chosen = next((one for one in record.solvers if one.solver == call.solver), None) if record else None
-            if record is None or chosen is None or chosen.time_ms is None:
-                continue
-            fastest = best(record)
-            assert fastest.time_ms is not None
-            if chosen.time_ms <= SLOWER_SOLVER * fastest.time_ms:
-                continue
-            if problem.name not in lost:
-                slower.append(problem)
-            lost[problem.name] = lost.get(problem.name, 0) + chosen.time_ms - fastest.time_ms
-            said = f"{chosen.solver} {chosen.time_ms:.4g} ms, {fastest.solver} {fastest.time_ms:.4g} ms"
-            worst.setdefault(problem.name, (chosen.time_ms - fastest.time_ms, said))
-            if call.workspace_bytes is not None and call.workspace_bytes < fastest.workspace_bytes:
-                short_of_workspace.add(problem.name)
-    if not lost:
-        return
-    at_line = {problem.name: problem.at_line for problem in slower}
-    names = sorted(lost, key=lambda name: (-lost[name], name))
-    ns = round(sum(lost.values()) * 1e6)
-    workspace = f" {count(len(short_of_workspace), 'problem')} had too little workspace." if short_of_workspace else ""
-    yield subject.found(
-        ns,
-        count=len(lost),
-        number=f"The find-db has a faster solver for {count(len(lost), 'problem')}: {subject.time(ns)} by its times."
-        f" {at_line[names[0]]}: {worst[names[0]][1]}.{workspace}",
-        names=(names[0],),
-        scope=tuple(names),
-        drivers=drivers(slower),
-    )
-
-
-SEARCHES = (
-    Rule(
-        id="find-in-steady-state",
-        title="MIOpen Find runs in steady iterations.",
-        fires="a find call has kernels in a steady iteration; >= 0.5 % of T",
-        advice="Keep shapes fixed (pad or bucket batches), and keep the user find-db between runs"
-        " (MIOPEN_USER_DB_PATH on a disk that stays). In PyTorch, set torch.backends.cudnn.benchmark = False if shapes"
-        " change.",
-        find=_in_steady_state,
-    ),
-    Rule(
-        id="find-cost",
-        title="MIOpen Find took a large part of the run.",
-        fires="kernels of searches are > 20 % of all kernel time and > 100 ms",
-        advice="Find runs once per shape; no number per iteration includes it. MIOpen 2.0 and newer keep its results in"
-        " the user find-db: keep this database between runs (MIOPEN_USER_DB_PATH). MIOpen 1 searches in each run.",
-        find=_cost,
-    ),
-    Rule(
-        id="not-the-best-solver",
-        title="Problems run a solver that is not the fastest in the find-db.",
-        fires="for a problem of steady iterations, the find-db has a solver that is more than 5 % faster than the"
-        " solver in the log; >= 0.5 % of T. The find-db is a file, or records in the log",
-        advice="Run Find again on this machine (MIOPEN_FIND_ENFORCE=3, or delete the user find-db), or give the"
-        " workspace that the faster solver needs. Compare the two solvers with the driver line.",
-        find=_not_the_best,
-    ),
-)
-
-
-PEERS, FASTER, OF_T = 4, 2.0, 0.01
-ALIKE = 2.0
-GAP = 0.03
-TILE = 64
-TOO_GOOD = 1.1
-"""A problem above this part of the peak shows that the peak, or the model of the work, is wrong."""
-
-
-class Bound(msgspec.Struct, frozen=True, kw_only=True):
-    """The limit of a problem on a device: its least time, and what sets it (memory or compute)."""
-
-    least_ns: float
-    by: str
-    part: float
-    """Least time divided by measured time: 1 is the limit."""
-
-    @property
-    def is_plausible(self) -> bool:
-        return self.part <= TOO_GOOD
-
-
-def bound(problem: Problem, gpu: Gpu) -> Bound | None:
-    """Return the limit of a problem; None if its work, its traffic or the peak for its type is not known."""
-    peak = gpu.flop_per_ns(problem.operation.dtype)
-    if not problem.flop or problem.bytes is None or not problem.ns or peak is None:
-        return None
-    compute, memory = problem.flop / peak, problem.bytes / gpu.bandwidth
-    least = max(compute, memory)
-    return Bound(least_ns=least, by="compute" if compute >= memory else "memory", part=least / problem.ns)
-
-
-def peers(problem: Problem, problems: Sequence[Problem]) -> list[Problem]:
-    """Return similar problems: same primitive, direction, type and filter size, half to twice the FLOPs per call, and
-    half to twice the FLOPs per byte. (A problem that moves more bytes for the same work has less GFLOP/s with any
-    solver.)"""
-    work, intensity = _work(problem), _intensity(problem)
-    return [
-        other
-        for other in problems
-        if other is not problem
-        and _likeness(other.operation) == _likeness(problem.operation)
-        and other.gflops
-        and work / ALIKE <= _work(other) <= work * ALIKE
-        and intensity / ALIKE <= _intensity(other) <= intensity * ALIKE
-    ]
-
-
-def _likeness(operation: Operation) -> tuple[object, ...]:
-    """Return the properties that similar problems share. A 1x1 and a 3x3 convolution have different kernels."""
-    filter_ = (operation.weights or ())[2:] if operation.primitive == "conv" else ()
-    return operation.primitive, operation.direction, operation.dtype, filter_
-
-
-def _work(problem: Problem) -> float:
-    return (problem.flop or 0) / problem.row.calls
-
-
-def _intensity(problem: Problem) -> float:
-    """FLOPs per byte of the least traffic; 0 if that is not known."""
-    return (problem.flop or 0) / problem.bytes if problem.bytes else 0.0
-
-
-def _slow(subject: Subject) -> Iterator[Found]:
-    if subject.gpu is not None:
-        return  # the rule on the peak of the device says more
-    slow: list[tuple[float, Problem, str]] = []
-    for problem in subject.problems:
-        own = problem.gflops
-        if not own or subject.share(problem.ns) < OF_T or problem.operation.is_plain:
-            continue
-        others = [other.gflops or 0.0 for other in peers(problem, subject.problems)]
-        if len(others) >= PEERS and own * FASTER < median(others):
-            usual = median(others)
-            by = subject.algorithm_of.get(problem.name)
-            like = (
-                f"{problem.at_line} ({f'{by}, ' if by else ''}{rate(own)}); {len(others)} similar problems have"
-                f" {rate(usual)}"
-            )
-            slow.append((problem.ns * (1 - own / usual), problem, like))
-    yield from _saved(subject, slow, lambda worst: _faster(subject, worst))
-
-
-def _faster(subject: Subject, slow: Problem) -> str:
-    """Say what to try for the slowest problem: exclude its algorithm if the faster similar problems use another one."""
-    if slow.operation.primitive == "gemm":
-        compare = "Compare its layout with that of the similar ones."
-        if subject.profile.is_nvidia:  # PyTorch's TunableOp has candidates for ROCm only
-            return compare
-        tune = "PYTORCH_TUNABLEOP_ENABLED=1 with PYTORCH_TUNABLEOP_TUNING=1" if subject.is_torch else "hipblaslt-bench"
-        return f"Tune this GEMM: {tune}. {compare}"
-    if subject.profile.is_nvidia:
-        return "Compare its layout, padding and sizes with those of the similar ones."
-    own = subject.algorithm_of.get(slow.name)
-    faster = Counter(
-        by
-        for other in peers(slow, subject.problems)
-        if (other.gflops or 0) > FASTER * (slow.gflops or 0) and (by := subject.algorithm_of.get(other.name))
-    )
-    other, _ = faster.most_common(1)[0] if faster else ("", 0)
-    if own in _SWITCHES and other and other != own:
-        return (
-            f"Most of the faster ones use {other}: run the driver line with {_SWITCHES[own]}=0, which excludes {own}"
-            " (`mio2trace driver FILE --top 5`)."
-        )
-    searched = {problem_name(subject.measures.operation_at[index]) for index in subject.measures.searches}
-    if slow.name in searched:
-        return "MIOpen Find compared the solvers in this run: compare layout, padding and sizes with the faster ones."
-    return (
-        "Tune it: run the driver line with MIOPEN_FIND_ENFORCE=SEARCH (`mio2trace driver FILE --top 5`). Compare layout"
-        " and padding with the faster ones."
-    )
-
-
-_SWITCHES: Mapping[str | None, str] = {
-    name: f"MIOPEN_DEBUG_CONV_{word}"
-    for name, word in (
-        ("Winograd", "WINOGRAD"), ("Direct", "DIRECT"), ("Gemm", "GEMM"), ("FFT", "FFT"),
-        ("ImplicitGemm", "IMPLICIT_GEMM"),
-    )
-}  # fmt: skip
-"""The variable that excludes the solvers of an algorithm if it is set to 0."""
-
-
-def _gap(subject: Subject) -> Iterator[Found]:
-    if subject.gpu is None:
-        return
-    below: list[tuple[float, Problem, str]] = []
-    by: dict[str, str] = {}
-    for problem in subject.problems:
-        limit = bound(problem, subject.gpu)
-        if limit is None or not limit.is_plausible:
-            continue
-        saved = problem.ns - limit.least_ns
-        if subject.share(saved) >= GAP:
-            peak = f"{percent(limit.part)} of the peak of {subject.gpu.name} ({limit.by}-bound)"
-            below.append((saved, problem, f"{problem.at_line}, at {peak}"))
-            by[problem.name] = limit.by
-    yield from _saved(subject, below, lambda worst: _NEARER[by[worst.name]])
-
-
-_NEARER = {
-    "compute": "Run the driver line with MIOPEN_FIND_ENFORCE=SEARCH. Prefer solvers on matrix units or half precision.",
-    "memory": "Fuse it with the operation that reads its result, or use a smaller type: memory limits it.",
-}
-
-
-def _saved(
-    subject: Subject, below: list[tuple[float, Problem, str]], advice: Callable[[Problem], str]
-) -> Iterator[Found]:
-    """Make one finding for all of them, if there are any; sentence and advice are about the problem with the most time
-    at stake."""
-    if below:
-        below = sorted(below, key=lambda one: -one[0])
-        saved, (_, worst, said) = sum(ns for ns, _, _ in below), below[0]
-        yield subject.found_in(
-            [problem for _, problem, _ in below],
-            saved,
-            number=f"{count(len(below), 'problem')}, at most {subject.time(saved)}"
-            f" ({percent(subject.share(saved))} of the kernel time) to save. Largest: {said}.",
-            advice=advice(worst),
-        )
-
-
-def _small(subject: Subject) -> Iterator[Found]:
-    units = subject.units
-    if units is None:
-        return
-    small = []
-    for problem in subject.problems:
-        gemm = problem.operation.gemm
-        if gemm is not None and subject.share(problem.ns) >= OF_T:
-            tiles = -(-gemm.m // TILE) * -(-gemm.n // TILE) * gemm.batch
-            if tiles < units:
-                small.append((problem, tiles))
-    if small:
-        ns = sum(problem.ns for problem, _ in small)
-        first, tiles = small[0]
-        most = f"{first.at_line} has {count(tiles, 'tile')} of 64 x 64 for {count(units, 'compute unit')}"
-        yield subject.found_in(
-            [problem for problem, _ in small],
-            ns,
-            number=f"{count(len(small), 'problem')}, {percent(subject.share(ns))} of the kernel time. {most}.",
-        )
-
-
-WORK = (
-    Rule(
-        id="slow-for-its-kind",
-        title="Problems are slower than similar ones.",
-        fires="GFLOP/s below half the median of >= 4 similar problems; >= 1 % of T; only without --gpu. Similar"
-        " problems have the same primitive, direction, type and filter size, half to twice the FLOPs, and half to"
-        " twice the FLOPs per byte",
-        find=_slow,
-    ),
-    Rule(
-        id="roofline-gap",
-        title="Problems are far below the peak of the device.",
-        fires="with --gpu: time - max(FLOP / peak, bytes / bandwidth) >= 3 % of T, if the problem reaches at most 110 %"
-        " of the peak",
-        find=_gap,
-    ),
-    Rule(
-        id="small-gemm",
-        title="Problems are too small to fill the device.",
-        fires="ceil(M/64) x ceil(N/64) x batch < compute units (of --gpu or of the device that the profile names);"
-        " >= 1 % of T each",
-        advice="Choose solvers that split K, run independent problems on several streams, or use larger batches (these"
-        " do not help a gradient of weights: only its K grows).",
-        find=_small,
-    ),
-)

@@ -7,12 +7,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mio2trace.align import NONE
-from mio2trace.findings.rule import RECORDING, Found, Rule, Severity, at_most_medium, ms, percent, severity_of
+from mio2trace.findings.rule import RECORDING, Found, Rule, Severity, add_rule, at_most_medium, ms, percent, severity_of
 from mio2trace.findings.subject import MOST_LOST, Problem, Subject
 from mio2trace.kernels.names import normalise
 from mio2trace.measures.cost import Bandwidth, bandwidth
@@ -24,6 +25,9 @@ from mio2trace.ops.families.collective import kind_of
 from mio2trace.ops.operation import Operation
 from mio2trace.outgoing import count
 from mio2trace.patterns import late
+
+RULES: list[Rule] = []
+rule = partial(add_rule, RULES)
 
 # -- Idle time, and the advice that fits its largest cause in a run ----------------------------------------------------
 
@@ -223,6 +227,27 @@ def _busiest(step: StepTime) -> tuple[list[Window], Window]:
     return idle, max(known, key=lambda one: one[1].idle_ns)[0]
 
 
+@rule(
+    id="idle",
+    title="GPU idle.",
+    fires="the slowest device runs nothing for > 15 % of its steady iterations. Without iterations: for > 15 % of"
+    " the recording. Without iterations, or if only the repetition of kernels shows them: for at least 1 ms in all."
+    " It never fires for captures of graphs (`capture`), for runs with hardware counters (`counter-run`), or for"
+    " dv/dt profiles, because dv/dt waits for each command. It is low if fewer than half of the iterations are idle"
+    " for > 15 %. It is also low if the gaps may be work: at least 10 % of the launches have no kernel in the"
+    " profile, or rows were filtered out of the file. It is at most medium if most of the idle time is queued"
+    " before nodes of graphs",
+    advice="by the largest cause of this run. If calls of one kind have a third of the time of that cause:"
+    " remove the call that waits (synchronisation, .item(), blocking copy), use more loader workers, or"
+    " allocate before the step. PyTorch caches memory: warm up for longer, or look for changing shapes and"
+    " short memory. Builds: warm up. Queued: look for what the work waits for. Queued before nodes of"
+    " graphs: measure without the profiler, which may make these gaps or lose nodes. Short gaps between"
+    " launches: launch less (fusion, torch.compile, graphs, one jax.jit for the whole step, a scan of"
+    " steps, larger batches). Long gaps: look at what the host does in them; at its processor, if it is in"
+    " many ops and calls that wait for nothing. If PyTorch recorded stacks, which slows the host, compare"
+    " with a recording without them. Only one step, which may be cold: record several steps after a"
+    " warm-up. Without iterations the gaps may be start-up: record steps after a warm-up.",
+)
 def _idle(subject: Subject) -> Iterator[Found]:
     timed = subject.timed
     step, spent = timed.step_time, timed.spent
@@ -279,101 +304,12 @@ OVERLAPPED = 0.1
 """The run overlaps its collectives already if other kernels run during at least this part of their time."""
 
 
-def _first(subject: Subject) -> Iterator[Found]:
-    first = subject.first_iteration
-    enough = len(subject.steady.told.steady) >= RUNS - 1 or subject.first_builds
-    if first is None or not enough or first[0] <= SLOWER * first[1] or subject.first_is_usual:
-        yield from _first_calls(subject)
-        return
-    cold, usual, recorded = first
-    excess = cold - usual
-    parts = [f"{ms(ns)} {what}" for what, ns in subject.first_prepared.items() if ns >= WORTH_SAYING * excess]
-    yield Found(
-        ns=excess,
-        share=excess / recorded,
-        count=1,
-        number=f"The first iteration took {ms(cold)}, a steady one {ms(usual)} (median): {ms(excess)} more, once"
-        f" ({percent(excess / recorded)} of the time of all iterations){': ' if parts else ''}{', '.join(parts)}.",
-        severity=at_most_medium(excess / recorded),
-        advice=_warm_up(subject),
-    )
-
-
-_ONE_ITERATION = "Record several iterations after a warm-up: the only one includes these first calls."
-
-
-def _warm_up(subject: Subject) -> str:
-    """Say how to shorten the first iteration of this run."""
-    first = subject.cold[0]
-    steady = "No number per iteration includes it: run a warm-up before you measure."
-    if first.searches:
-        return f"MIOpen Find ran in it. {steady} Keep the user find-db between runs (MIOPEN_USER_DB_PATH)."
-    if first.builds and subject.uses_miopen:
-        return (
-            f"It built or loaded programs. {steady} Keep MIOpen's kernel cache between runs"
-            " (MIOPEN_CUSTOM_CACHE_DIR on a disk that stays)."
-        )
-    return f"It built or loaded programs. {steady}" if first.builds else steady
-
-
-def _first_calls(subject: Subject) -> Iterator[Found]:
-    """Compare the first call of each problem with its later calls, if the iterations show no warm-up."""
-    excess = _first_calls_by_problem(subject)
-    ns, iterations = sum(excess.values()), sum(one.step_ns or 0 for one in subject.steady.told.all)
-    whole = iterations or sum(cost_ns for _, cost_ns in _calls(subject))
-    recorded = f"the time of all {'iterations' if iterations else 'calls'}"
-    if ns:
-        name = next(iter(excess))
-        yield Found(
-            ns=round(ns),
-            share=ns / whole,
-            count=len(excess),
-            number=f"The first call of {count(len(excess), 'problem')} took more than twice the usual time:"
-            f" {ms(ns)} more, once ({percent(ns / whole)} of {recorded}), most of it in {name} ({ms(excess[name])}).",
-            scope=tuple(excess),
-            severity=at_most_medium(ns / whole),
-            advice=_ONE_ITERATION if subject.steady.told.may_be_cold else "Run a warm-up before you measure.",
-        )
-
-
-def _first_calls_by_problem(subject: Subject) -> dict[str, float]:
-    """Return how much longer each first call took than the median of the others, if it took more than twice that
-    median; longest first."""
-    runs: dict[str, list[int]] = {}
-    problem_of = subject.steady.problem_of
-    for index, ns in _calls(subject):
-        runs.setdefault(problem_of[index], []).append(ns)
-    excess = {
-        name: times[0] - median(times[1:])
-        for name, times in runs.items()
-        if len(times) >= RUNS and times[0] > SLOWER * median(times[1:])
-    }
-    return dict(sorted(excess.items(), key=lambda item: (-item[1], item[0])))
-
-
-def _calls(subject: Subject) -> list[tuple[int, int]]:
-    """Return index and time of each operation with kernels, in order; the time is that of the host if all have it. Ops
-    without a family are left out: their arguments do not determine their time."""
-    measures = subject.measures
-    ran = [
-        index
-        for index, one in measures.operation_at.items()
-        if one.phase == "run" and measures.first_of[index] != NONE and _takes_its_own_time(one)
-    ]
-    on_host = [host_ns for index in ran if (host_ns := measures.host_ns(index)) is not None]
-    if len(on_host) == len(ran):
-        return [*zip(ran, on_host, strict=True)]
-    return [(index, measures.operations.timed_ns[index]) for index in ran]
-
-
-def _takes_its_own_time(operation: Operation) -> bool:
-    """Return whether the problem determines the time of the operation. A name without sizes may be several problems; a
-    collective also waits for other ranks."""
-    problem = operation.problem
-    has_sizes = bool(operation.input) or operation.gemm is not None
-    return has_sizes and not operation.is_plain and (problem is None or problem.message_bytes() is None)
-
-
+@rule(
+    id="communication",
+    title="Collectives run alone.",
+    fires="exposed communication is > 10 % of a steady iteration of the slowest device; without iterations, of the"
+    " recording",
+)
 def _communication(subject: Subject) -> Iterator[Found]:
     spent = subject.timed.spent
     if spent is None or spent.communication_ns <= COMMUNICATION * spent.length_ns:
@@ -500,6 +436,115 @@ def _are_collectives(subject: Subject) -> NDArray[np.bool_]:
     return is_collective & np.isin(profile.commands.queue, own)
 
 
+@rule(
+    id="first-iteration",
+    title="First runs are slow.",
+    fires="the first iteration took > 2 x the median of >= 2 steady iterations, and longer than 95 % of them. One"
+    " steady iteration is enough if only the first iteration builds or loads programs. Otherwise: a problem has"
+    " >= 3 calls, and its first call took > 2 x the median of the others. It is medium at most, because it happens"
+    " once",
+)
+def _first(subject: Subject) -> Iterator[Found]:
+    first = subject.first_iteration
+    enough = len(subject.steady.told.steady) >= RUNS - 1 or subject.first_builds
+    if first is None or not enough or first[0] <= SLOWER * first[1] or subject.first_is_usual:
+        yield from _first_calls(subject)
+        return
+    cold, usual, recorded = first
+    excess = cold - usual
+    parts = [f"{ms(ns)} {what}" for what, ns in subject.first_prepared.items() if ns >= WORTH_SAYING * excess]
+    yield Found(
+        ns=excess,
+        share=excess / recorded,
+        count=1,
+        number=f"The first iteration took {ms(cold)}, a steady one {ms(usual)} (median): {ms(excess)} more, once"
+        f" ({percent(excess / recorded)} of the time of all iterations){': ' if parts else ''}{', '.join(parts)}.",
+        severity=at_most_medium(excess / recorded),
+        advice=_warm_up(subject),
+    )
+
+
+_ONE_ITERATION = "Record several iterations after a warm-up: the only one includes these first calls."
+
+
+def _warm_up(subject: Subject) -> str:
+    """Say how to shorten the first iteration of this run."""
+    first = subject.cold[0]
+    steady = "No number per iteration includes it: run a warm-up before you measure."
+    if first.searches:
+        return f"MIOpen Find ran in it. {steady} Keep the user find-db between runs (MIOPEN_USER_DB_PATH)."
+    if first.builds and subject.uses_miopen:
+        return (
+            f"It built or loaded programs. {steady} Keep MIOpen's kernel cache between runs"
+            " (MIOPEN_CUSTOM_CACHE_DIR on a disk that stays)."
+        )
+    return f"It built or loaded programs. {steady}" if first.builds else steady
+
+
+def _first_calls(subject: Subject) -> Iterator[Found]:
+    """Compare the first call of each problem with its later calls, if the iterations show no warm-up."""
+    excess = _first_calls_by_problem(subject)
+    ns, iterations = sum(excess.values()), sum(one.step_ns or 0 for one in subject.steady.told.all)
+    whole = iterations or sum(cost_ns for _, cost_ns in _calls(subject))
+    recorded = f"the time of all {'iterations' if iterations else 'calls'}"
+    if ns:
+        name = next(iter(excess))
+        yield Found(
+            ns=round(ns),
+            share=ns / whole,
+            count=len(excess),
+            number=f"The first call of {count(len(excess), 'problem')} took more than twice the usual time:"
+            f" {ms(ns)} more, once ({percent(ns / whole)} of {recorded}), most of it in {name} ({ms(excess[name])}).",
+            scope=tuple(excess),
+            severity=at_most_medium(ns / whole),
+            advice=_ONE_ITERATION if subject.steady.told.may_be_cold else "Run a warm-up before you measure.",
+        )
+
+
+def _first_calls_by_problem(subject: Subject) -> dict[str, float]:
+    """Return how much longer each first call took than the median of the others, if it took more than twice that
+    median; longest first."""
+    runs: dict[str, list[int]] = {}
+    problem_of = subject.steady.problem_of
+    for index, ns in _calls(subject):
+        runs.setdefault(problem_of[index], []).append(ns)
+    excess = {
+        name: times[0] - median(times[1:])
+        for name, times in runs.items()
+        if len(times) >= RUNS and times[0] > SLOWER * median(times[1:])
+    }
+    return dict(sorted(excess.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _calls(subject: Subject) -> list[tuple[int, int]]:
+    """Return index and time of each operation with kernels, in order; the time is that of the host if all have it. Ops
+    without a family are left out: their arguments do not determine their time."""
+    measures = subject.measures
+    ran = [
+        index
+        for index, one in measures.operation_at.items()
+        if one.phase == "run" and measures.first_of[index] != NONE and _takes_its_own_time(one)
+    ]
+    on_host = [host_ns for index in ran if (host_ns := measures.host_ns(index)) is not None]
+    if len(on_host) == len(ran):
+        return [*zip(ran, on_host, strict=True)]
+    return [(index, measures.operations.timed_ns[index]) for index in ran]
+
+
+def _takes_its_own_time(operation: Operation) -> bool:
+    """Return whether the problem determines the time of the operation. A name without sizes may be several problems; a
+    collective also waits for other ranks."""
+    problem = operation.problem
+    has_sizes = bool(operation.input) or operation.gemm is not None
+    return has_sizes and not operation.is_plain and (problem is None or problem.message_bytes() is None)
+
+
+@rule(
+    id="unsteady",
+    title="The time of one problem changes.",
+    fires=">= 10 calls in steady iterations, standard deviation > 30 % of the mean, >= 5 % of T; only if the sizes"
+    " of the problem are known",
+)
 def _unsteady(subject: Subject) -> Iterator[Found]:
     found: list[tuple[float, Problem, str]] = []
     for problem in subject.problems:
@@ -532,55 +577,6 @@ _CHANGES = (
 )
 
 
-RULES = (
-    Rule(
-        id="idle",
-        title="GPU idle.",
-        fires="the slowest device runs nothing for > 15 % of its steady iterations. Without iterations: for > 15 % of"
-        " the recording. Without iterations, or if only the repetition of kernels shows them: for at least 1 ms in all."
-        " It never fires for captures of graphs (`capture`), for runs with hardware counters (`counter-run`), or for"
-        " dv/dt profiles, because dv/dt waits for each command. It is low if fewer than half of the iterations are idle"
-        " for > 15 %. It is also low if the gaps may be work: at least 10 % of the launches have no kernel in the"
-        " profile, or rows were filtered out of the file. It is at most medium if most of the idle time is queued"
-        " before nodes of graphs",
-        advice="by the largest cause of this run. If calls of one kind have a third of the time of that cause:"
-        " remove the call that waits (synchronisation, .item(), blocking copy), use more loader workers, or"
-        " allocate before the step. PyTorch caches memory: warm up for longer, or look for changing shapes and"
-        " short memory. Builds: warm up. Queued: look for what the work waits for. Queued before nodes of"
-        " graphs: measure without the profiler, which may make these gaps or lose nodes. Short gaps between"
-        " launches: launch less (fusion, torch.compile, graphs, one jax.jit for the whole step, a scan of"
-        " steps, larger batches). Long gaps: look at what the host does in them; at its processor, if it is in"
-        " many ops and calls that wait for nothing. If PyTorch recorded stacks, which slows the host, compare"
-        " with a recording without them. Only one step, which may be cold: record several steps after a"
-        " warm-up. Without iterations the gaps may be start-up: record steps after a warm-up.",
-        find=_idle,
-    ),
-    Rule(
-        id="communication",
-        title="Collectives run alone.",
-        fires="exposed communication is > 10 % of a steady iteration of the slowest device; without iterations, of the"
-        " recording",
-        find=_communication,
-    ),
-    Rule(
-        id="first-iteration",
-        title="First runs are slow.",
-        fires="the first iteration took > 2 x the median of >= 2 steady iterations, and longer than 95 % of them. One"
-        " steady iteration is enough if only the first iteration builds or loads programs. Otherwise: a problem has"
-        " >= 3 calls, and its first call took > 2 x the median of the others. It is medium at most, because it happens"
-        " once",
-        find=_first,
-    ),
-    Rule(
-        id="unsteady",
-        title="The time of one problem changes.",
-        fires=">= 10 calls in steady iterations, standard deviation > 30 % of the mean, >= 5 % of T; only if the sizes"
-        " of the problem are known",
-        find=_unsteady,
-    ),
-)
-
-
 COPIES = 0.05
 SHOWN_DIRECTION = 0.1
 """The sentence names a direction if it has at least this part of the time of the first one."""
@@ -596,6 +592,12 @@ _ASYNCHRONOUS = f"the copies do not block the host: issue them earlier, on anoth
 _OTHERS = f"find the calls that copy (`-o out.pftrace` draws them). Copy less, or on another stream, {_BESIDE}"
 
 
+@rule(
+    id="copies",
+    title="Copies run alone.",
+    fires="exposed copies and fills are > 5 % of a steady iteration of the slowest device; without iterations, of"
+    " the recording. It never fires for captures of graphs, or if hardware counters were collected",
+)
 def _copies(subject: Subject) -> Iterator[Found]:
     timed = subject.timed
     spent, device = timed.spent, timed.steady.device
@@ -673,14 +675,3 @@ def _copy_advice(subject: Subject, longest: Exposed) -> str:
     if longest.direction == "fills":
         return "do not set memory to zero again and again, unless its content is read before it is written"
     return _OTHERS
-
-
-COPIES_ALONE = (
-    Rule(
-        id="copies",
-        title="Copies run alone.",
-        fires="exposed copies and fills are > 5 % of a steady iteration of the slowest device; without iterations, of"
-        " the recording. It never fires for captures of graphs, or if hardware counters were collected",
-        find=_copies,
-    ),
-)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -39,6 +39,9 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     names: tuple[str, ...] = ()
 
 
+_Find = Callable[["Subject"], Iterator[Found]]
+
+
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """A row of the table. ``fires``: its threshold in words. docs/findings.md has it under the heading of its ``id``,
     and how its number is computed. ``advice``: empty if each `Found` has its own; docs/findings.md lists the cases.
@@ -47,9 +50,19 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     title: str
     fires: str
-    find: Callable[[Subject], Iterator[Found]]
+    find: _Find
     advice: str = ""
     is_of_evidence: bool = False
+
+
+def add_rule(rules: list[Rule], **row: Any) -> Callable[[_Find], _Find]:
+    """Return a decorator that adds the rule of a function to a table. ``row``: all fields of the rule but ``find``."""
+
+    def added(find: _Find) -> _Find:
+        rules.append(Rule(find=find, **row))
+        return find
+
+    return added
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
 from mio2trace.evidence import SEQUENCE
-from mio2trace.findings.rule import Found, Rule, at_most_medium, ms, percent, severity_of
+from mio2trace.findings.rule import Found, Rule, add_rule, at_most_medium, ms, percent, severity_of
 from mio2trace.findings.subject import Subject
 from mio2trace.kernels.names import kernel_name, short_kernel
 from mio2trace.measures.completeness import OUTLIER, outliers
@@ -17,6 +18,9 @@ from mio2trace.model.profile import NAMELESS
 from mio2trace.model.tables import added, present
 from mio2trace.ops.operation import problem_name
 from mio2trace.outgoing import count
+
+RULES: list[Rule] = []
+rule = partial(add_rule, RULES)
 
 OUTSIDE, DOUBT, GRAPH, MODULES, OUTLIERS = 0.05, 0.01, 0.05, 0.05, 0.005
 REPLAYED = 0.5
@@ -36,6 +40,32 @@ _NO_CAPTURE = (
 )
 
 
+@rule(
+    id="capture",
+    title="The file is a capture of graphs.",
+    fires="more launches went into graphs than ran, and no graph ran",
+    advice="Give it together with the profile of its replay: `mio2trace replay.json.gz capture.json.gz`. The"
+    " replayed kernels then have ops and modules.",
+)
+def _capture(subject: Subject) -> Iterator[Found]:
+    if subject.is_capture:
+        captured = subject.profile.captured
+        graphs = len({one.capture for one in captured})
+        yield Found(
+            count=graphs,
+            number=f"{count(len(captured), 'launch')} went into {count(graphs, 'graph')} and ran nothing here. The GPU"
+            " idles by design.",
+            severity="low",
+        )
+
+
+@rule(
+    id="workspace",
+    title="Workspace is too small for some solvers.",
+    fires="the log warns that a workspace is too small (IsEnoughWorkspace)",
+    advice="Query the size (miopenConvolution*GetWorkSpaceSize, GetSolutionWorkspaceSize) and allocate it. PyTorch"
+    " and TensorFlow give a smaller workspace if memory is short.",
+)
 def _workspace(subject: Subject) -> Iterator[Found]:
     lines = sorted(message.line for message in subject.messages if message.kind == "workspace warning")
     operations = sorted(subject.measures.operation_at.values(), key=lambda one: one.line)
@@ -60,6 +90,15 @@ def _workspace(subject: Subject) -> Iterator[Found]:
     )
 
 
+@rule(
+    id="unattributed",
+    title="Part of the time is in no operation.",
+    fires="the log or the profile has operations, and kernels outside of them (without those of graphs) are"
+    " >= 5 % of T. It does not fire if no kernel has an operation and no log is given",
+    advice="Look at `mio2trace kernels`: the kernels are the program's own or another library's, or the log is"
+    " incomplete. If they are MIOpen's: record its ranges (MIOPEN_ENABLE_LOGGING_ROCTX=1).",
+    is_of_evidence=True,
+)
 def _unattributed(subject: Subject) -> Iterator[Found]:
     outside = subject.makeup.outside
     ns = sum(ns for _, ns in outside.values())
@@ -81,6 +120,12 @@ def _unattributed(subject: Subject) -> Iterator[Found]:
     )
 
 
+@rule(
+    id="doubt",
+    title="Part of the attribution is uncertain.",
+    fires="kernels with `sure: false` are >= 1 % of T",
+    is_of_evidence=True,
+)
 def _doubt(subject: Subject) -> Iterator[Found]:
     number, ns = subject.makeup.unsure
     if number and subject.share(ns) >= DOUBT:
@@ -109,6 +154,14 @@ def _by_order(subject: Subject) -> int:
     return sum(of_steady.ns[chosen].tolist())
 
 
+@rule(
+    id="nameless",
+    title="Graphs replay kernels that the profile does not name.",
+    fires="a graph launched kernels that have no name in the profile (RPD), and they take >= 5 % of all kernel time",
+    advice="Record with rocprofv3, which names each kernel of a graph launch, or profile iterations without graph"
+    " capture.",
+    is_of_evidence=True,
+)
 def _nameless(subject: Subject) -> Iterator[Found]:
     """Count kernels in the whole run, because nothing assigns kernels without names to iterations."""
     commands, counted, whole = subject.profile.commands, subject.steady.counted, subject.measures.whole
@@ -127,6 +180,35 @@ def _nameless(subject: Subject) -> Iterator[Found]:
         )
 
 
+@rule(
+    id="modules",
+    title="The profile has no modules.",
+    fires="kernels in layers that only the sequence of ops shows are >= 5 % of T",
+    advice=_RECORD_MODULES,
+    is_of_evidence=True,
+)
+def _modules(subject: Subject) -> Iterator[Found]:
+    links, of_steady = subject.alignment.links, subject.steady.counted
+    is_sequence = links.layer_by.pool.where(lambda word: word == SEQUENCE)
+    times = of_steady.ns[is_sequence[of_steady.kernels]].tolist()
+    ns = sum(times)
+    if ns and subject.share(ns) >= MODULES:
+        yield subject.found(
+            ns,
+            count=subject.each(len(times)),
+            number=f"{percent(subject.share(ns))} of the kernel time is in layers that are named by kind and position"
+            " (conv 1, block 2). The profile does not record where a block begins.",
+            severity="info",
+        )
+
+
+@rule(
+    id="graph",
+    title="Graphs launch kernels that are in no operation.",
+    fires="kernels that a graph launched and whose capture is not recorded are >= 5 % of T, other kernels have"
+    " operations or PyTorch ran them, and `nameless` does not fire",
+    is_of_evidence=True,
+)
 def _graph(subject: Subject) -> Iterator[Found]:
     number, ns = subject.makeup.graph
     if next(_nameless(subject), None) is not None or not (subject.is_torch or subject.measures.operation_at):
@@ -142,6 +224,14 @@ def _graph(subject: Subject) -> Iterator[Found]:
         )
 
 
+@rule(
+    id="late-end",
+    title="Some kernels have an end that cannot be right.",
+    fires="kernels end after a later kernel of the same stream, by >= 0.5 % of T in sum. Kernels that may overlap"
+    " in a stream do not count: those of graphs, and NVIDIA's dependent launches",
+    advice="Record again. Until then ignore these kernels: all sums and shares contain their time. Profilers"
+    " sometimes record an end late, ROCm's if the GPU stalls.",
+)
 def _late_end(subject: Subject) -> Iterator[Found]:
     counted = subject.steady.counted
     late = subject.measures.late_ns[counted.kernels]
@@ -162,6 +252,16 @@ def _late_end(subject: Subject) -> Iterator[Found]:
     )
 
 
+@rule(
+    id="outlier",
+    title=f"Some kernels take over {OUTLIER} times the median of their name and size.",
+    fires="kernels take over 100 times the median of their name and size, if there are at least 5 such kernels. It"
+    " is low if they are >= 0.5 % of T, else info. It never fires for collectives, and for TensorFlow's own"
+    " profiles, which have no sizes",
+    advice="Look at them (`mio2trace kernels FILE --sort kernel --top 20`): they may do more work than their size"
+    " shows, or an interrupted program, a page fault or the profiler made them long.",
+    is_of_evidence=True,
+)
 def _outlier(subject: Subject) -> Iterator[Found]:
     rows, usual = outliers(subject.profile)
     if not len(rows):
@@ -187,6 +287,13 @@ def _outlier(subject: Subject) -> Iterator[Found]:
     )
 
 
+@rule(
+    id="counter-run",
+    title="Hardware counters change the times.",
+    fires="the profile has values of hardware counters",
+    advice="Take times, idle time and overlap from a run without --pmc, because counters run kernels one at a time."
+    " Take bytes and FLOP from this run.",
+)
 def _counter_run(subject: Subject) -> Iterator[Found]:
     profile = subject.profile
     kernels = int(profile.commands.counters.where(bool).sum())
@@ -198,121 +305,3 @@ def _counter_run(subject: Subject) -> Iterator[Found]:
             scope=tuple(counter.name for counter in profile.counters),
             severity="low",
         )
-
-
-def _modules(subject: Subject) -> Iterator[Found]:
-    links, of_steady = subject.alignment.links, subject.steady.counted
-    is_sequence = links.layer_by.pool.where(lambda word: word == SEQUENCE)
-    times = of_steady.ns[is_sequence[of_steady.kernels]].tolist()
-    ns = sum(times)
-    if ns and subject.share(ns) >= MODULES:
-        yield subject.found(
-            ns,
-            count=subject.each(len(times)),
-            number=f"{percent(subject.share(ns))} of the kernel time is in layers that are named by kind and position"
-            " (conv 1, block 2). The profile does not record where a block begins.",
-            severity="info",
-        )
-
-
-def _capture(subject: Subject) -> Iterator[Found]:
-    if subject.is_capture:
-        captured = subject.profile.captured
-        graphs = len({one.capture for one in captured})
-        yield Found(
-            count=graphs,
-            number=f"{count(len(captured), 'launch')} went into {count(graphs, 'graph')} and ran nothing here. The GPU"
-            " idles by design.",
-            severity="low",
-        )
-
-
-RULES = (
-    Rule(
-        id="capture",
-        title="The file is a capture of graphs.",
-        fires="more launches went into graphs than ran, and no graph ran",
-        advice="Give it together with the profile of its replay: `mio2trace replay.json.gz capture.json.gz`. The"
-        " replayed kernels then have ops and modules.",
-        find=_capture,
-    ),
-    Rule(
-        id="workspace",
-        title="Workspace is too small for some solvers.",
-        fires="the log warns that a workspace is too small (IsEnoughWorkspace)",
-        advice="Query the size (miopenConvolution*GetWorkSpaceSize, GetSolutionWorkspaceSize) and allocate it. PyTorch"
-        " and TensorFlow give a smaller workspace if memory is short.",
-        find=_workspace,
-    ),
-    Rule(
-        id="unattributed",
-        title="Part of the time is in no operation.",
-        fires="the log or the profile has operations, and kernels outside of them (without those of graphs) are"
-        " >= 5 % of T. It does not fire if no kernel has an operation and no log is given",
-        advice="Look at `mio2trace kernels`: the kernels are the program's own or another library's, or the log is"
-        " incomplete. If they are MIOpen's: record its ranges (MIOPEN_ENABLE_LOGGING_ROCTX=1).",
-        find=_unattributed,
-        is_of_evidence=True,
-    ),
-    Rule(
-        id="doubt",
-        title="Part of the attribution is uncertain.",
-        fires="kernels with `sure: false` are >= 1 % of T",
-        find=_doubt,
-        is_of_evidence=True,
-    ),
-    Rule(
-        id="nameless",
-        title="Graphs replay kernels that the profile does not name.",
-        fires="a graph launched kernels that have no name in the profile (RPD), and they take >= 5 % of all kernel"
-        " time",
-        advice="Record with rocprofv3, which names each kernel of a graph launch, or profile iterations without graph"
-        " capture.",
-        find=_nameless,
-        is_of_evidence=True,
-    ),
-    Rule(
-        id="modules",
-        title="The profile has no modules.",
-        fires="kernels in layers that only the sequence of ops shows are >= 5 % of T",
-        advice=_RECORD_MODULES,
-        find=_modules,
-        is_of_evidence=True,
-    ),
-    Rule(
-        id="graph",
-        title="Graphs launch kernels that are in no operation.",
-        fires="kernels that a graph launched and whose capture is not recorded are >= 5 % of T, other kernels have"
-        " operations or PyTorch ran them, and `nameless` does not fire",
-        find=_graph,
-        is_of_evidence=True,
-    ),
-    Rule(
-        id="late-end",
-        title="Some kernels have an end that cannot be right.",
-        fires="kernels end after a later kernel of the same stream, by >= 0.5 % of T in sum. Kernels that may overlap"
-        " in a stream do not count: those of graphs, and NVIDIA's dependent launches",
-        advice="Record again. Until then ignore these kernels: all sums and shares contain their time. Profilers"
-        " sometimes record an end late, ROCm's if the GPU stalls.",
-        find=_late_end,
-    ),
-    Rule(
-        id="outlier",
-        title=f"Some kernels take over {OUTLIER} times the median of their name and size.",
-        fires="kernels take over 100 times the median of their name and size, if there are at least 5 such kernels. It"
-        " is low if they are >= 0.5 % of T, else info. It never fires for collectives, and for TensorFlow's own"
-        " profiles, which have no sizes",
-        advice="Look at them (`mio2trace kernels FILE --sort kernel --top 20`): they may do more work than their size"
-        " shows, or an interrupted program, a page fault or the profiler made them long.",
-        find=_outlier,
-        is_of_evidence=True,
-    ),
-    Rule(
-        id="counter-run",
-        title="Hardware counters change the times.",
-        fires="the profile has values of hardware counters",
-        advice="Take times, idle time and overlap from a run without --pmc, because counters run kernels one at a time."
-        " Take bytes and FLOP from this run.",
-        find=_counter_run,
-    ),
-)
