@@ -23,7 +23,7 @@ from mio2trace.patterns import late
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from mio2trace.analysis import AnalysisOptions, Run
+    from mio2trace.analysis import Analysis, AnalysisOptions, Run
     from mio2trace.model.profile import Profile
     from mio2trace.notes import Note, Notes
     from mio2trace.reports import Form, Row, Table, TableSelection, Unit
@@ -304,19 +304,33 @@ def _is_in(target: str, file: str) -> bool:
     return os.path.exists(file) and os.path.samefile(target, file)
 
 
-class Reading(NamedTuple):
-    """How inputs are read and sorted into runs: the options that messages of all readers recommend."""
+class Inputs(NamedTuple):
+    """The files of a command, and how they are read and sorted into runs: the options that messages of all readers
+    recommend. ``quiet``: print only errors and problems."""
 
+    files: tuple[str, ...] = ()
+    quiet: bool = False
     tags: tuple[str, ...] = ()
     repetition: int | None = None
     by_order_alone: bool = False
     from_start: bool = False
     max_input: int | None = None
 
-    def analysis(self, **more: Any) -> AnalysisOptions:
+    @property
+    def reading(self) -> dict[str, Any]:
+        """The options of reading, by their names in `mio2trace.AnalysisOptions`."""
+        return {name: getattr(self, name) for name in self._fields[2:]}
+
+    def options(self, **more: Any) -> AnalysisOptions:
         from mio2trace.analysis import AnalysisOptions
 
-        return AnalysisOptions(**{**self._asdict(), **more})
+        return AnalysisOptions(**{**self.reading, **more})
+
+    def analyse(self, notes: Notes | None = None, **more: Any) -> Analysis:
+        """Return the analysis of the files. ``more``: other options, which replace those of reading."""
+        from mio2trace.analysis import analyse
+
+        return analyse(self.files, self.options(**more), notes)
 
 
 _READING = (
@@ -338,18 +352,24 @@ _READING = (
 )
 
 
-def _reading(given: dict[str, Any]) -> Reading:
+def _inputs(given: dict[str, Any]) -> Inputs:
     tags, align = tuple(tag for tag in given.pop("tags").split(",") if tag), given.pop("align")
-    return Reading(tags, given.pop("repetition"), align == "order", align == "start", given.pop("max_input"))
+    own = {name: given.pop(name) for name in ("files", "quiet", "repetition", "max_input") if name in given}
+    return Inputs(**own, tags=tags, by_order_alone=align == "order", from_start=align == "start")
 
 
-only_reading_options = _collected(_READING, "reading", _reading)
-"""Adds the options of `Reading`, which the command gets as ``reading``."""
+only_reading_options = _collected(_READING, "inputs", _inputs)
+"""Adds the options of reading. The command gets them as ``inputs``, with ``files`` and ``quiet`` if it has these."""
 
 
 def reading_options(command: _Command) -> _Command:
-    """Add the options of `Reading`, which the command gets as ``reading``, and ``--quiet``."""
+    """Add the options of reading and ``--quiet``; the command gets them as ``inputs``."""
     return only_reading_options(quiet_option(command))
+
+
+def input_options(command: _Command) -> _Command:
+    """Add the argument ``FILE...``, the options of reading and ``--quiet``; the command gets them as ``inputs``."""
+    return files_argument(reading_options(command))
 
 
 INCOMPLETE = 4
@@ -414,7 +434,7 @@ def show(
     printing: Printing,
     notes: Notes,
     said: list[str],
-    quiet: bool,
+    quiet: bool = False,
     *,
     header: bool = True,
 ) -> None:

@@ -77,8 +77,7 @@ def batch(  # noqa: PLR0913 - click gives each option by keyword
     tables_only: bool,
     retry: bool,
     strict: bool,
-    reading: console.Reading,
-    quiet: bool,
+    inputs: console.Inputs,
 ) -> None:
     """Convert all runs in folders to one dataset of Parquet files, with any number of workers.
 
@@ -108,32 +107,32 @@ def batch(  # noqa: PLR0913 - click gives each option by keyword
     notes = Notes()
     runs = find_runs(paths, notes, leave_out=output)
     if not runs:
-        say(notes, [], quiet)
+        say(notes, [], inputs.quiet)
         raise InputError(f"{', '.join(paths[:3])}: no run there; expected folders that hold logs and profiles")
-    progress = _Progress(quiet)
+    progress = _Progress(inputs.quiet)
     options = BatchOptions(
         limits=Limits(timeout or None, memory_limit),
         shard=shard,
         again=retry,
-        analysis=reading._asdict(),
+        analysis=inputs.reading,
         tables_only=tables_only,
     )
     engine = functools.partial(work.processes, workers or 1)
     if scheduler_file is not None:
         engine = functools.partial(work.cluster_of, scheduler_file)
-        if not quiet:
+        if not inputs.quiet:
             _warn_of_an_open_cluster(scheduler_file)
     try:
         made = run_batch(runs, output, engine, options, progress.plan, progress.take)
     finally:
         progress.done()
-    said = [] if quiet else _said(made, output, time.monotonic() - begun)
+    said = [] if inputs.quiet else _said(made, output, time.monotonic() - begun)
     for entry in (*made.done, *made.before):
         for kind in entry.cut:
             notes.add(kind, entry.run)
     for copy in made.copies:
         notes.remark("run of the same files as another one: each is counted in the dataset", copy)
-    say(notes, [], quiet)
+    say(notes, [], inputs.quiet)
     for line in said:
         tell(line)
     if strict and made.failed:

@@ -60,7 +60,7 @@ def _limit(text: str) -> tuple[str, float]:
 @console.damaged_option
 @functools.partial(console.printing_options, default="the answer as text")
 @console.reading_options
-def compare(  # noqa: PLR0913 - click gives each option by keyword
+def compare(
     sides: tuple[str, ...],
     limits: tuple[tuple[str, float], ...],
     save: str | None,
@@ -68,8 +68,7 @@ def compare(  # noqa: PLR0913 - click gives each option by keyword
     everything: bool,
     damaged: bool,
     printing: console.Printing,
-    reading: console.Reading,
-    quiet: bool,
+    inputs: console.Inputs,
 ) -> None:
     """Show what became slower between runs, whether that is real, and why.
 
@@ -113,14 +112,14 @@ def compare(  # noqa: PLR0913 - click gives each option by keyword
     if picture is not None and len(sides) != 2:
         raise click.UsageError(f"--picture needs two sides, not {len(sides)}")
     notes = Notes()
-    repetition = "every" if reading.repetition is None else reading.repetition
-    wanted = reading.analysis(repetition=repetition, near=False)
+    repetition = "every" if inputs.repetition is None else inputs.repetition
+    wanted = inputs.options(repetition=repetition, near=False)
     read = [source(files.split(","), wanted, notes, keep=picture is not None, damaged=damaged) for files in sides]
     if save is not None:
         with replacing(save) as file:
             file.write(base_text(read[0].side, _GENERATOR))
-        say(notes, [f"{read[0].side.name}: {count(len(read[0].side.runs), 'run')}"], quiet)
-        if not quiet:
+        say(notes, [f"{read[0].side.name}: {count(len(read[0].side.runs), 'run')}"], inputs.quiet)
+        if not inputs.quiet:
             console.tell(f"wrote {save}")  # a path that the user gave is no private text
         return
     comparisons = [Comparison(read[0].side, other.side) for other in read[1:]]
@@ -132,9 +131,9 @@ def compare(  # noqa: PLR0913 - click gives each option by keyword
         put([page(comparisons, _GENERATOR)], printing.path)
     if is_page or (picture is not None and printing.path == picture):
         _write_first(_verdicts(comparisons))
-        say(notes, [], quiet)
+        say(notes, [], inputs.quiet)
     else:
-        _print(comparisons, printing, notes, everything=everything, quiet=quiet)
+        _print(comparisons, printing, notes, everything=everything, quiet=inputs.quiet)
     _gate(comparisons[-1], limits)
 
 

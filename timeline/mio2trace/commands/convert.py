@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 from click.core import ParameterSource
 
 from mio2trace import commands as console
-from mio2trace.analysis import Analysis, AnalysisOptions, Run, analyse
+from mio2trace.analysis import Analysis, Run
 from mio2trace.commands import put, say, tell
 from mio2trace.evidence import EVIDENCE
 from mio2trace.files import STANDARD_INPUT, TABLES_SUFFIX
@@ -148,14 +147,7 @@ class _Convert(console.Command):
 )
 @console.flag("-v", "--verbose", help="With -o: also print the evidence of the links, the clocks and the sums.")
 @console.quiet_option
-def convert(
-    files: tuple[str, ...],
-    outputs: tuple[str, ...],
-    reading: console.Reading,
-    verbose: bool,
-    quiet: bool,
-    **drawing: Any,
-) -> object:
+def convert(outputs: tuple[str, ...], inputs: console.Inputs, verbose: bool, **drawing: Any) -> object:
     """Write a trace for the Perfetto UI, or print the answer (without -o).
 
     FILEs are recognised by their content, in any order, plain or gzipped. They may be logs of Caffe and MIOpen,
@@ -171,19 +163,19 @@ def convert(
       mio2trace run.log prof.json -o out.pftrace --iterations 2-4
       mio2trace run.log prof.json -o out.pftrace --from "layer conv2 backward"
     """
-    strict = drawing["strict"]
+    files, quiet, strict = inputs.files, inputs.quiet, drawing["strict"]
     output, tables, page = _by_kind(outputs)
     is_drawn = output is not None or drawing["explain"] or drawing["check"] or drawing["summary_file"]
     if not is_drawn and tables is None:
         from mio2trace.commands.report import make
 
         _refuse_all_but(_OF_ANSWER, ": add -o OUT.pftrace")
-        return make(files, page or "-", None, None, reading, strict=strict, quiet=quiet)
+        return make(inputs, page or "-", strict=strict)
     console.refuse_to_overwrite(files, page)
-    beside = functools.partial(_write_beside, files, tables, page, reading, drawing)
+    beside = functools.partial(_write_beside, inputs, tables, page, drawing)
     if not is_drawn:
         _refuse_all_but(_OF_TABLES, ", not tables")
-        return _write_tables(files, beside, reading, drawing, quiet)
+        return _write_tables(inputs, beside, drawing)
     from mio2trace import conversion
 
     _refuse_to_overwrite(files, [*outputs, drawing["summary_file"]])
@@ -195,7 +187,7 @@ def convert(
             output=output,
             progress=progress,
             beside=(lambda analysis: wrote.extend(beside(analysis))) if tables or page else None,
-            **reading._asdict(),
+            **inputs.reading,
             **drawing,
         ).without_parts()
     finally:
@@ -278,18 +270,14 @@ def _refuse_to_overwrite(files: tuple[str, ...], outputs: Sequence[str | None]) 
 
 
 def _write_tables(
-    files: Sequence[str],
-    beside: Callable[[Analysis], Iterator[str]],
-    reading: console.Reading,
-    drawing: Mapping[str, Any],
-    quiet: bool,
+    inputs: console.Inputs, beside: Callable[[Analysis], Iterator[str]], drawing: Mapping[str, Any]
 ) -> Analysis:
     """Write what ``beside`` writes, without a trace. Raises `InputError`."""
     from mio2trace.answer import report_of  # imported here because most conversions write no tables
     from mio2trace.answer.text import FULL
 
-    strict = drawing["strict"]
-    analysis = analyse(files, _options(reading, drawing))
+    quiet, strict = inputs.quiet, drawing["strict"]
+    analysis = inputs.analyse(**_options(drawing))
     wrote = list(beside(analysis))
     runs = analysis.each if drawing["several"] else (analysis.run,)
     if not quiet:
@@ -304,19 +292,17 @@ def _write_tables(
     return analysis
 
 
-def _options(reading: console.Reading, drawing: Mapping[str, Any]) -> AnalysisOptions:
-    return reading.analysis(
-        host_calls=drawing["host_calls"] == "all", without=frozenset(drawing["without"]), keep=tuple(drawing["keep"])
-    )
+def _options(drawing: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that also decide what is read."""
+    return {
+        "host_calls": drawing["host_calls"] == "all",
+        "without": frozenset(drawing["without"]),
+        "keep": tuple(drawing["keep"]),
+    }
 
 
 def _write_beside(
-    files: Sequence[str],
-    tables: str | None,
-    page: str | None,
-    reading: console.Reading,
-    drawing: Mapping[str, Any],
-    analysis: Analysis,
+    inputs: console.Inputs, tables: str | None, page: str | None, drawing: Mapping[str, Any], analysis: Analysis
 ) -> Iterator[str]:
     """Write the run (with ``several`` each run) to the folder ``tables`` and to ``page``. Yields the lines about it.
     Raises `InputError`."""
@@ -326,12 +312,12 @@ def _write_beside(
     if tables is not None:
         from mio2trace.dataset import replace, require_anything
 
-        place = os.path.join(os.path.realpath(tables), "")
+        files, place = inputs.files, os.path.join(os.path.realpath(tables), "")
         if any(os.path.join(os.path.realpath(file), "").startswith(place) for file in files if file != STANDARD_INPUT):
             raise click.UsageError(f"{tables} is also an input")
         repetitions: tuple[Run, ...] = ()
-        if analysis.has_repetitions and len(files) == 1 and files[0] != STANDARD_INPUT and reading.repetition is None:
-            repetitions = analyse(files, msgspec.structs.replace(_options(reading, drawing), repetition="every")).runs
+        if analysis.has_repetitions and len(files) == 1 and files[0] != STANDARD_INPUT and inputs.repetition is None:
+            repetitions = inputs.analyse(**_options(drawing), repetition="every").runs
         require_anything(runs, analysis)
         yield _written(tables, replace(tables, runs, analysis, repetitions))
     if page is not None:

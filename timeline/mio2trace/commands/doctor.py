@@ -65,7 +65,7 @@ def doctor(printing: Printing) -> None:
     columns = ("part", "found", "for", "missing")
     rows = [{name: text for name, text in zip(columns, one, strict=True) if text} for one in found]
     table = Table(columns=columns, rows=rows)
-    show(lambda: table, printing, Notes(), [], False)
+    show(lambda: table, printing, Notes(), [])
     lacking = [one.part for one in found if one.missing]
     if lacking:
         tell(f"missing, where it is wanted: {', '.join(lacking)}")

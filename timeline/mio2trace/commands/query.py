@@ -187,7 +187,7 @@ def _print(
     ]
     # The first column names the row, so a narrow terminal keeps it.
     table = Table(columns=tuple(columns), rows=cells, keys=tuple(columns[:1]))
-    console.show(lambda: table, printing, notes or Notes(), [], False)
+    console.show(lambda: table, printing, notes or Notes(), [])
 
 
 # -- Queries on a dataset: its tables, in DuckDB -----------------------------------------------------------------------

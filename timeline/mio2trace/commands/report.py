@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -27,7 +27,6 @@ SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".txt": "text", 
 
 
 @click.command(cls=console.Command, no_args_is_help=True)
-@console.files_argument
 @click.option(
     "-o", "--output", default="-", metavar="OUT", help="Output file: .html, .md, .txt or .json. -: stdout (default)."
 )
@@ -38,10 +37,8 @@ SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".txt": "text", 
     help="Peaks for the roofline: a device such as MI300X, or a JSON file with mem_bw_gbps and max_achievable_tflops.",
 )
 @console.flag("--strict", help="Exit with 4 if the profile is incomplete.")
-@console.reading_options
-def report(
-    files: tuple[str, ...], output: str, form: Any, gpu: str | None, strict: bool, reading: console.Reading, quiet: bool
-) -> None:
+@console.input_options
+def report(output: str, form: str | None, gpu: str | None, strict: bool, inputs: console.Inputs) -> None:
     """Show where the time of a run went and what to do about it.
 
     FILEs are the files of one run, as for `mio2trace convert`. Text is the answer block of `mio2trace FILE`. HTML is
@@ -57,25 +54,18 @@ def report(
       mio2trace report trace.json.gz --format json | jq '.runs[].findings[].id'
       mio2trace report ds/ -o fleet.html          a dataset of many runs
     """
-    make(files, output, form, gpu, reading, strict=strict, quiet=quiet)
+    make(inputs, output, form, gpu, strict=strict)
 
 
 def make(
-    files: tuple[str, ...],
-    output: str,
-    form: Any,
-    gpu: str | None,
-    reading: console.Reading,
-    *,
-    strict: bool,
-    quiet: bool,
+    inputs: console.Inputs, output: str, form: str | None = None, gpu: str | None = None, *, strict: bool
 ) -> object:
     """Write the report. Exits with `INCOMPLETE` if ``strict`` is set and a profile is incomplete."""
-    from mio2trace.analysis import analyse
     from mio2trace.answer.text import FULL
     from mio2trace.findings import gpu_of
     from mio2trace.notes import LOGGED, OptionError
 
+    files, quiet = inputs.files, inputs.quiet
     form = form or ("text" if output == "-" else SUFFIXES.get(os.path.splitext(output)[1].lower()))
     if form is None:
         raise OptionError(f"{output}: expected a name that ends in {', '.join(SUFFIXES)}, or --format")
@@ -85,7 +75,7 @@ def make(
     if is_fleet(files):
         text, verdicts, notes = fleet_report(files[0], form), [], None
     else:
-        analysis = analyse(files, reading.analysis())
+        analysis = inputs.analyse()
         made = content(analysis, form, peaks)
         text, notes = written(made, form), analysis.notes
         incomplete = any(one.completeness is not None and not one.completeness.complete for one in made.sections)
@@ -172,15 +162,12 @@ def fleet_report(path: str, form: str) -> str:
 
 
 @click.command(cls=console.TableCommand, no_args_is_help=True)
-@console.files_argument
 @console.flag("--each", help="Print one row per collective: the rank that came last, by how much, and why.")
 @functools.partial(
     console.printing_options, unit=True, default="the answer as text; with --each a table on a terminal, else csv"
 )
-@console.reading_options
-def ranks(
-    files: tuple[str, ...], each: bool, printing: console.Printing, reading: console.Reading, quiet: bool
-) -> None:
+@console.input_options
+def ranks(each: bool, printing: console.Printing, inputs: console.Inputs) -> None:
     """Show which ranks of a job wait at collectives, which rank comes last, and why.
 
     FILEs are the inputs of `mio2trace merge`. Transfer: the time of the shortest kernel of a collective on any rank.
@@ -192,12 +179,11 @@ def ranks(
       mio2trace ranks rank0/ rank1/
       mio2trace ranks job/ --each --sort lead_ns
     """
-    from mio2trace.analysis import analyse
     from mio2trace.answer.text import rank_lines
     from mio2trace.notes import InputError
     from mio2trace.ranks import each_table, meetings, said, table, totals
 
-    analysis = analyse(files, reading.analysis())
+    analysis = inputs.analyse()
     run = analysis.run
     if not run.is_job:
         raise InputError(f"{analysis.names}: not of several processes of one job; expected the files of its ranks")
@@ -209,7 +195,7 @@ def ranks(
         each_of = zip(labels, run.measures, strict=True)
         incomplete = [label for label, measures in each_of if not measures.completeness.complete]
         put((f"{line}\n" for line in rank_lines(met, of, labels, machines, incomplete)), printing.path)
-        say(analysis.notes, [], quiet)
+        say(analysis.notes, [], inputs.quiet)
         return
     unit = printing.unit_of_time()
     cells = [process_cells(alignment.profile) for alignment in run.alignments]
@@ -218,7 +204,7 @@ def ranks(
         printing,
         analysis.notes,
         [said(of, labels)] if of else [],
-        quiet,
+        inputs.quiet,
     )
 
 
@@ -245,7 +231,7 @@ def labels_of(run: Run) -> list[str]:
 )
 @console.check_option
 @console.reading_options
-def merge(files: tuple[str, ...], output: str, check: bool, reading: console.Reading, quiet: bool) -> object:
+def merge(output: str, check: bool, inputs: console.Inputs) -> object:
     """Write one trace for all ranks of a job.
 
     RANKs are the folders that the ranks wrote, or their profiles and logs. The clocks of the ranks are related by
@@ -265,15 +251,15 @@ def merge(files: tuple[str, ...], output: str, check: bool, reading: console.Rea
     from mio2trace.ranks import meetings, said, totals
     from mio2trace.writers import archive
 
-    console.refuse_to_overwrite(files, output)
+    console.refuse_to_overwrite(inputs.files, output)
     in_parts = output.lower().endswith(archive.SUFFIX)
     made = conversion.convert(
-        *files, output=None if in_parts else output, of_a_job=True, check=check, **reading._asdict()
+        *inputs.files, output=None if in_parts else output, of_a_job=True, check=check, **inputs.reading
     )
     if in_parts:
         with replacing(output) as target:
             archive.write(made.trace, target)
-    if not quiet:
+    if not inputs.quiet:
         (run,) = made.runs
         lines = [*made.account.inputs, *(line for line in made.account.evidence if line.startswith("clocks: "))]
         lines.append(said(totals(meetings(run.alignments), run.alignments), labels_of(run)))

@@ -119,15 +119,14 @@ def record(  # noqa: PLR0913 - click gives each option by keyword
 
 
 @click.command(cls=console.Command, no_args_is_help=True)
-@console.files_argument
 @click.option("-o", "--output", default="bundle.zip", show_default=True, metavar="OUT", help="The archive.")
 @console.flag("--raw", help="Also put the unchanged files in, with all private data.")
 @console.flag(
     "--check",
     help="List every word that stayed, except numbers and known names. Read this list before you send the archive.",
 )
-@console.reading_options
-def bundle(files: tuple[str, ...], output: str, raw: bool, check: bool, reading: console.Reading, quiet: bool) -> None:
+@console.input_options
+def bundle(output: str, raw: bool, check: bool, inputs: console.Inputs) -> None:
     """Write an archive of a run to give away. Text with the form of private data is cut.
 
     FILEs are the inputs of `mio2trace convert`, or archives of `mio2trace record`. Paths, hosts, users, tokens, command
@@ -146,15 +145,15 @@ def bundle(files: tuple[str, ...], output: str, raw: bool, check: bool, reading:
 
     if os.path.splitext(output)[1].lower() != ".zip":
         raise OptionError(f"{output}: expected a name that ends in .zip")
-    console.refuse_to_overwrite(files, output)
-    dataset = next((file for file in files if file != "-" and is_dataset(file)), None)
+    console.refuse_to_overwrite(inputs.files, output)
+    dataset = next((file for file in inputs.files if file != "-" and is_dataset(file)), None)
     if dataset is not None:
         raise InputError(f"{dataset}: is a dataset; expected the files of the run, which a bundle holds")
-    made = make(files, output, reading.analysis(), raw=raw)
+    made = make(inputs.files, output, inputs.options(), raw=raw)
     if check:
         write(f"{one.times:8} {one.word}  ({', '.join(one.members)})\n" for one in kept(output))
-    say(made.notes, [], quiet)
-    if quiet:
+    say(made.notes, [], inputs.quiet)
+    if inputs.quiet:
         return
     if made.no_trace:
         tell(f"note: no trace in it: {made.no_trace}")

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=console.Command, no_args_is_help=True)
-@console.files_argument
 @console.flag("--each", help="Print one row per execution of a layer, also those of the warm-up (iteration 0).")
 @console.choice_option(
     "--by",
@@ -41,17 +40,8 @@ if TYPE_CHECKING:
 )
 @console.flag("--times", help="Print times of the whole run: forward, backward, total, with mean and deviation.")
 @console.table_options
-@console.reading_options
-def layers(
-    files: tuple[str, ...],
-    each: bool,
-    by: str,
-    tree: bool,
-    times: bool,
-    printing: console.Printing,
-    reading: console.Reading,
-    quiet: bool,
-) -> None:
+@console.input_options
+def layers(each: bool, by: str, tree: bool, times: bool, printing: console.Printing, inputs: console.Inputs) -> None:
     """List the layers of a run, slowest first: kernel time per steady iteration, host time, printed time, FLOPs.
 
     FILEs are a log alone, a log (or CK's tmp-ck-timer.json) with the profile of its run, a profile whose ranges or
@@ -68,7 +58,6 @@ def layers(
       mio2trace layers ckp-041dbee61c949c9a.0001.json --times
       mio2trace layers experiment/my-entry --tags alexnet
     """
-    from mio2trace.analysis import analyse
     from mio2trace.reports import layers as report
     from mio2trace.reports import stacked
 
@@ -78,8 +67,9 @@ def layers(
         raise click.UsageError("--each cannot be combined with --times")
     if tree and (each or times or by == "class"):
         raise click.UsageError("--tree cannot be combined with --each, --times and --by class")
-    every = "every" if len(files) == 1 and reading.repetition is None else reading.repetition
-    analysis = analyse(files, reading.analysis(repetition=every, join=not times))
+    names = ", ".join(inputs.files)
+    every = "every" if len(inputs.files) == 1 and inputs.repetition is None else inputs.repetition
+    analysis = inputs.analyse(repetition=every, join=not times)
     notes = analysis.notes
     said: list[str] = []
     unit = printing.unit_of_time()
@@ -88,20 +78,20 @@ def layers(
     if times:
         values = [_times(run) for run in runs]
         if not any(values):
-            raise InputError(f"{', '.join(files)}: states no time of the whole run")
-        show(lambda: report.times_table(values, unit), printing, notes, said, quiet)
+            raise InputError(f"{names}: states no time of the whole run")
+        show(lambda: report.times_table(values, unit), printing, notes, said, inputs.quiet)
         return
     processes = runs[0].measures if len(runs) == 1 and runs[0].is_job else ()
     repetitions = [one for run in runs for one in _joined(run)]
     if not any(_names_layers(one) for one in repetitions):
         _require_work(analysis)
         raise InputError(
-            f"{', '.join(files)}: names no layer; expected Caffe's `time` log, a CK record, or a profile whose ranges"
+            f"{names}: names no layer; expected Caffe's `time` log, a CK record, or a profile whose ranges"
             " or modules are layers"
         )
     if (each or tree) and not any(one.measures for one in repetitions):
         option = "--each" if each else "--tree"
-        raise InputError(f"{', '.join(files)}: holds no GPU profile; expected that of the run for {option}")
+        raise InputError(f"{names}: holds no GPU profile; expected that of the run for {option}")
     if len(repetitions) > 1 and not processes:
         said.append(count(len(repetitions), "repetition"))
     if not each:
@@ -119,7 +109,7 @@ def layers(
         of = [process_cells(measures.alignment.profile) for measures in processes]
         return stacked([(cells, make([one], unit)) for cells, one in zip(of, repetitions, strict=True)])
 
-    show(table, printing, notes, said, quiet)
+    show(table, printing, notes, said, inputs.quiet)
 
 
 def _joined(run: Run) -> Sequence[Repetition]:
@@ -152,7 +142,6 @@ def _times(run: Run) -> dict[str, list[int]]:
 
 
 @click.command(cls=console.Command, no_args_is_help=True)
-@console.files_argument
 @click.option(
     "--by",
     type=click.Choice(["name", "repetition", "layer", "bucket"]),
@@ -173,17 +162,15 @@ def _times(run: Run) -> dict[str, list[int]]:
     help="Use the column names of the dv/dt notebook (t1_t0, p3_p2, p0_ns, ...). --by name then counts all kernels.",
 )
 @console.table_options
-@console.reading_options
-def kernels(  # noqa: PLR0913 - click gives each option by keyword
-    files: tuple[str, ...],
+@console.input_options
+def kernels(
     by: str | None,
     gemm: bool,
     per: int | None,
     skip: int | None,
     raw: bool,
     printing: console.Printing,
-    reading: console.Reading,
-    quiet: bool,
+    inputs: console.Inputs,
 ) -> None:
     """List the kernels of a profile, one row each, or summed.
 
@@ -201,7 +188,6 @@ def kernels(  # noqa: PLR0913 - click gives each option by keyword
       mio2trace kernels run.log prof.json --by layer
       mio2trace kernels run.log prof.json       also layers and operations
     """
-    from mio2trace.analysis import analyse
     from mio2trace.reports import renamed, stacked
     from mio2trace.reports.kernels import spoken
 
@@ -213,7 +199,7 @@ def kernels(  # noqa: PLR0913 - click gives each option by keyword
         raise click.UsageError(f"--gemm cannot be combined with --by {by}")
     ranked = by == "name" and not raw
     join: bool | Literal["logs"] = by == "layer" or ranked or ("logs" if by is None and not gemm else False)
-    analysis = analyse(files, reading.analysis(join=join))
+    analysis = inputs.analyse(join=join)
     run = analysis.shown()
     if not run.profiles:
         if run.tf_profiles:
@@ -239,7 +225,7 @@ def kernels(  # noqa: PLR0913 - click gives each option by keyword
         ]
         return stacked(parts) if raw else renamed(stacked(parts), spoken)
 
-    show(table, printing, analysis.notes, said, quiet)
+    show(table, printing, analysis.notes, said, inputs.quiet)
 
 
 def _say_what_it_holds(profile: Profile, names: str, notes: Notes, said: list[str]) -> None:
@@ -302,17 +288,10 @@ SUBJECT_WORDS = (
 
 
 @click.command(cls=console.Command, no_args_is_help=True)
-@console.files_argument
 @console.words_option("--about", SUBJECT_WORDS, f"Only these subjects: {', '.join(SUBJECT_WORDS)}. Default: all.")
 @console.printing_options
-@console.reading_options
-def messages(
-    files: tuple[str, ...],
-    about: tuple[str, ...],
-    printing: console.Printing,
-    reading: console.Reading,
-    quiet: bool,
-) -> None:
+@console.input_options
+def messages(about: tuple[str, ...], printing: console.Printing, inputs: console.Inputs) -> None:
     """Show errors, warnings, searches, workspaces and problems in MIOpen's logs.
 
     Messages that differ only in their numbers are one row, with their count and the first line; errors come first. A
@@ -327,13 +306,12 @@ def messages(
       mio2trace messages run.log --about problems --columns problem,command
       mio2trace messages gfx942130.HIP.fdb.txt --columns problem,solver,ms
     """
-    from mio2trace.analysis import analyse
     from mio2trace.readers import A_LOG
     from mio2trace.readers.miopen.lines import KINDS, SUBJECTS
     from mio2trace.reports import Table
     from mio2trace.reports import records as report
 
-    analysis = analyse(files, reading.analysis(accepted=A_LOG, join=False, every_message=True))
+    analysis = inputs.analyse(accepted=A_LOG, join=False, every_message=True)
     found = list(logged(analysis, databases=True))
     whole = report.table(found, {kind.name: kind.subject for kind in KINDS}, SUBJECTS)
     counts = report.subject_counts(whole.rows)
@@ -343,11 +321,10 @@ def messages(
         kept = [row for row in whole.rows if row["subject"] in about]
         empty = f"nothing about {', '.join(about)}"
         whole = Table(columns=whole.columns, rows=kept, brief=whole.brief, keys=whole.keys, empty=empty)
-    show(lambda: whole, printing, analysis.notes, said, quiet)
+    show(lambda: whole, printing, analysis.notes, said, inputs.quiet)
 
 
 @click.command(cls=console.Command, no_args_is_help=True)
-@console.files_argument
 @console.choice_option(
     "--form",
     ("today", "log"),
@@ -358,8 +335,8 @@ def messages(
     ("hipblaslt", "rocblas"),
     "Bench program for PyTorch's matrix products: hipblaslt-bench or rocblas-bench.",
 )
-@console.reading_options
-def driver(files: tuple[str, ...], form: str, gemm: Library, reading: console.Reading, quiet: bool) -> None:
+@console.input_options
+def driver(form: str, gemm: Library, inputs: console.Inputs) -> None:
     """Print commands that run operations again: for MIOpenDriver, and for a BLAS bench (PyTorch's GEMMs).
 
     Each command is printed once, most frequent first; with the profile of the run, most kernel time first. The comment
@@ -373,13 +350,12 @@ def driver(files: tuple[str, ...], form: str, gemm: Library, reading: console.Re
       mio2trace driver run.log prof.json
       mio2trace driver run.log | head -n 5 | sh
     """
-    from mio2trace.analysis import analyse
     from mio2trace.ops import log_form
     from mio2trace.ops.command import refusal
     from mio2trace.readers import A_LOG
     from mio2trace.reports.ops import FOR_AMD, driver_lines, times_of
 
-    analysis = analyse(files, reading.analysis(accepted=A_LOG))
+    analysis = inputs.analyse(accepted=A_LOG)
     notes = analysis.notes
     operations: list[Sequence[Operation]] = []
     version: Form | None = None
@@ -407,7 +383,7 @@ def driver(files: tuple[str, ...], form: str, gemm: Library, reading: console.Re
     said = [f"{count(len(commands), 'command')}, {count(sum(line.calls for line in commands), 'call')}"]
     if not every:
         said.append("no operation in it: MIOpen logs them if MIOPEN_ENABLE_LOGGING or MIOPEN_ENABLE_LOGGING_CMD is 1")
-    say(notes, [*said, *(f"no command for {one}" for one in refused)], quiet)
+    say(notes, [*said, *(f"no command for {one}" for one in refused)], inputs.quiet)
 
 
 # -- The parts of an analysis that the commands on MIOpen's logs need --------------------------------------------------
@@ -486,7 +462,6 @@ def _as_log(table: SolverTable) -> MiopenLog:
 
 
 @click.command(cls=console.Command, no_args_is_help=True)
-@console.files_argument
 @click.option(
     "--group-by",
     metavar="COLUMN,...",
@@ -506,17 +481,15 @@ def _as_log(table: SolverTable) -> MiopenLog:
     help="Print one row per file: the number of records, and the number of understood records.",
 )
 @console.table_options
-@console.reading_options
-def ops(  # noqa: PLR0913 - click gives each option by keyword
-    files: tuple[str, ...],
+@console.input_options
+def ops(
     group_by: str | None,
     each: bool,
     phase: str,
     seed_csv: bool,
     coverage: bool,
     printing: console.Printing,
-    reading: console.Reading,
-    quiet: bool,
+    inputs: console.Inputs,
 ) -> None:
     """List the operations of MIOpen logs or PyTorch traces; with the profile of the run slowest first, by layer.
 
@@ -535,7 +508,6 @@ def ops(  # noqa: PLR0913 - click gives each option by keyword
       mio2trace ops run.log --format json | jq '.[].gemm'
       mio2trace ops --coverage *.log
     """
-    from mio2trace.analysis import analyse
     from mio2trace.readers import A_LOG
 
     options_given = {
@@ -549,10 +521,10 @@ def ops(  # noqa: PLR0913 - click gives each option by keyword
         raise click.UsageError("--each cannot be combined with --group-by")
     notes = Notes()
     if coverage:
-        table, said = _coverage(files, reading, notes)
-        show(lambda: table, printing, notes, said, quiet)
+        table, said = _coverage(inputs, notes)
+        show(lambda: table, printing, notes, said, inputs.quiet)
         return
-    analysis = analyse(files, reading.analysis(accepted=A_LOG, join=not seed_csv), notes)
+    analysis = inputs.analyse(notes, accepted=A_LOG, join=not seed_csv)
     by = tuple(group_by.split(",")) if group_by else ()
     try:
         timed = None if seed_csv else _timed(analysis, phase, by, each, printing.unit_of_time())
@@ -562,7 +534,7 @@ def ops(  # noqa: PLR0913 - click gives each option by keyword
 
         there = ", ".join((*COLUMNS, *PLACE))
         raise click.UsageError(f"no column {error}; there are {there}") from None
-    show(lambda: table, printing._replace(form="csv") if seed_csv else printing, notes, said, quiet)
+    show(lambda: table, printing._replace(form="csv") if seed_csv else printing, notes, said, inputs.quiet)
 
 
 def _timed(analysis: Analysis, phase: str, by: Sequence[str], each: bool, unit: Unit) -> tuple[Table, list[str]] | None:
@@ -658,15 +630,15 @@ def _with_counts(table: Table, gemms: Mapping[tuple[str, int], GemmChoice], name
     return msgspec.structs.replace(table, columns=(*table.columns, *added), brief=(*table.brief, *added), rows=rows)
 
 
-def _coverage(files: tuple[str, ...], reading: console.Reading, notes: Notes) -> tuple[Table, list[str]]:
-    from mio2trace.analysis import analyse
+def _coverage(inputs: console.Inputs, notes: Notes) -> tuple[Table, list[str]]:
     from mio2trace.files import STANDARD_INPUT, short_names
     from mio2trace.readers import A_LOG
     from mio2trace.reports import Table, ops
 
     rows = []
-    for file, short in zip(files, short_names(files), strict=True):  # one by one: only the counts stay in memory
-        analysis = analyse([file], reading.analysis(accepted=A_LOG, join=False), notes)
+    for file, short in zip(inputs.files, short_names(inputs.files), strict=True):
+        # One by one: only the counts stay in memory.
+        analysis = inputs._replace(files=(file,)).analyse(notes, accepted=A_LOG, join=False)
         rows += [
             ops.coverage_row(name if file == STANDARD_INPUT or short in name else short, log, operations, log.foreign)
             for name, log, operations in logged(analysis)
@@ -685,9 +657,8 @@ def _coverage(files: tuple[str, ...], reading: console.Reading, notes: Notes) ->
 
 
 @click.command(cls=console.Command, no_args_is_help=True)
-@console.files_argument
-@console.reading_options
-def inspect(files: tuple[str, ...], reading: console.Reading, quiet: bool) -> None:
+@console.input_options
+def inspect(inputs: console.Inputs) -> None:
     """Print the records of FILEs as JSON lines, as the readers understood them.
 
     Each file has a line ("record": "input"). A line for each of its records follows, by kind and in the order of the
@@ -701,12 +672,11 @@ def inspect(files: tuple[str, ...], reading: console.Reading, quiet: bool) -> No
       mio2trace inspect run.log | jq 'select(.record == "layer_time")'
       mio2trace inspect run.log | jq -r .record | sort | uniq -c
     """
-    from mio2trace.analysis import analyse
     from mio2trace.privacy import KINDS
 
-    analysis = analyse(files, reading.analysis(host_calls=True, keep=KINDS, join=False))
+    analysis = inputs.analyse(host_calls=True, keep=KINDS, join=False)
     write(_lines(analysis.inputs))
-    say(analysis.notes, [], quiet)
+    say(analysis.notes, [], inputs.quiet)
 
 
 def _lines(inputs: Sequence[Input]) -> Iterator[str]:

@@ -28,7 +28,6 @@ _expressions = functools.partial(click.option, multiple=True, metavar="REGEX")
 
 
 @click.command(cls=options.Command, no_args_is_help=True)
-@options.files_argument
 @options.flag("--no-header", help="Leave out the line of column names (csv and table).")
 @click.option(
     "--steps",
@@ -56,17 +55,15 @@ _expressions = functools.partial(click.option, multiple=True, metavar="REGEX")
 @options.flag("--displayed-only", "account_displayed_op_only", help="Count only shown rows in totals.")
 @options.flag("--console", help="Print the view with its options, as TensorFlow does on a console.")
 @options.printing_options
-@options.reading_options
-def tfprof(  # noqa: PLR0913 - click gives each option by keyword
-    files: tuple[str, ...],
+@options.input_options
+def tfprof(
     no_header: bool,
     steps: str | None,
     show: tuple[str, ...],
     notebook_units: bool,
     text: bool,
     printing: options.Printing,
-    reading: options.Reading,
-    quiet: bool,
+    inputs: options.Inputs,
     **view: Any,
 ) -> None:
     """Print memory and times of TensorFlow 1's ops, as mean and variation over the steps.
@@ -100,14 +97,14 @@ def tfprof(  # noqa: PLR0913 - click gives each option by keyword
         _check_expression(expression)
     wanted = _steps(steps, text)
     notes = Notes()
-    profile, views = _read(files, reading, notes)
+    profile, views = _read(inputs, notes)
     if text:
         console = view.pop("console")
-        _print_views(profile, files, wanted, _view_options(show, view), notes, console)
-        say(notes, [], quiet)
+        _print_views(profile, inputs.files, wanted, _view_options(show, view), notes, console)
+        say(notes, [], inputs.quiet)
         return
     table, said = _table(profile, views, wanted, show, "notebook" if notebook_units else "exact", notes)
-    show_table(lambda: table, printing, notes, said, quiet, header=not no_header)
+    show_table(lambda: table, printing, notes, said, inputs.quiet, header=not no_header)
 
 
 def _check_expression(expression: str) -> None:
@@ -170,23 +167,22 @@ def _view_options(show: tuple[str, ...], view: dict[str, Any]) -> ScopeOptions:
     return scope.ScopeOptions(**{name: value for name, value in given.items() if value})
 
 
-def _read(files: Sequence[str], reading: options.Reading, notes: Notes) -> tuple[TfProfile | None, list[TfView]]:
+def _read(inputs: options.Inputs, notes: Notes) -> tuple[TfProfile | None, list[TfView]]:
     """Return the one profile, or the printed views. Raises `InputError`."""
-    from mio2trace.analysis import analyse
     from mio2trace.model.tf import TfProfile, TfView
     from mio2trace.notes import InputError
     from mio2trace.readers import A_TF_PROFILE
 
     # Two steps may print the same text: each file is a step.
-    analysis = analyse(files, reading.analysis(accepted=A_TF_PROFILE, join=False, copies=True), notes)
+    analysis = inputs.analyse(notes, accepted=A_TF_PROFILE, join=False, copies=True)
     in_order = sorted(analysis.inputs, key=lambda file: file.source)
     records = [record for file in in_order for record in file.records]
     profiles = [record for record in records if isinstance(record, TfProfile)]
     printed = [record for record in records if isinstance(record, TfView)]
     if not profiles and not printed:
-        raise InputError(f"{', '.join(files)}: no profile of TensorFlow in it; expected {A_TF_PROFILE.expected}")
+        raise InputError(f"{', '.join(inputs.files)}: no profile of TensorFlow in it; expected {A_TF_PROFILE.expected}")
     if len(profiles) + bool(printed) > 1:
-        raise InputError(f"{', '.join(files)}: several profiles; expected one profile, or printed views of one")
+        raise InputError(f"{', '.join(inputs.files)}: several profiles; expected one profile, or printed views of one")
     return (profiles[0] if profiles else None), printed
 
 
