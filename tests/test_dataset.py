@@ -25,15 +25,12 @@ from mio2trace.dataset.rows import of_rows as columns_of
 from mio2trace.model import Column
 from mio2trace.model.tables import Pool
 from mio2trace.queries import opened
-from mio2trace.reports import Unit, cell_text, layers, ops, renamed
+from mio2trace.reports import cell_text, in_unit, layers, ops
 from mio2trace.reports.kernels import enqueue_table, spoken
 from mio2trace.snapshot.database import connection, sql_text
 from tests.commands import invoked, json_of, printed
 from tests.conftest import ROOT, Golden
 from tests.small_runs import as_json, benchmark
-
-NS = Unit("ns")
-
 
 TRACES = {
     "alexnet": ("alexnet-b1-miopen29/run.log.gz", "alexnet-b1-miopen29/prof.json.gz"),
@@ -62,7 +59,7 @@ def test_kernels_are_those_of_the_printed_table(analysis: mio2trace.Analysis) ->
     """Row by row, column by column: `mio2trace kernels` and the table of the dataset say the same."""
     run = analysis.run
     assert run.alignment is not None
-    printed = renamed(enqueue_table(run.alignment.profile, NS, run.alignment), spoken)
+    printed = in_unit(enqueue_table(run.alignment.profile, run.alignment), "ns", spoken)
     rows = rows_of(tables_of(run)["kernels"])
     assert len(rows) == len(printed.rows) > 20
     names = set(printed.columns) & set(TABLES["kernels"].names)
@@ -80,9 +77,9 @@ def test_other_tables_are_those_that_are_printed(analysis: mio2trace.Analysis) -
     measures = run.measures[0]
     best = max(measures.alignment.logs, key=lambda log: len(log.layers), default=None)
     for name, shown in {
-        "operations": ops.cost_table(run.operations, measures, NS),
-        "problems": ops.steady_table(run.operations, measures, ("problem",), NS),
-        "layers": layers.execution_table([layers.Repetition(best, measures)], NS),
+        "operations": ops.cost_table(run.operations, measures),
+        "problems": ops.steady_table(run.operations, measures, ("problem",)),
+        "layers": layers.execution_table([layers.Repetition(best, measures)]),
     }.items():
         for told, row in zip(shown.rows, rows_of(tables[name]), strict=True):
             cells = {

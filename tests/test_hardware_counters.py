@@ -23,7 +23,6 @@ from mio2trace.model.profile import Activity, Call, Counter, Profile
 from mio2trace.model.tables import NO, Activities
 from mio2trace.notes import Notes
 from mio2trace.readers.rocm import rocpd, v3_csv, v3_json
-from mio2trace.reports import Unit
 from mio2trace.reports.kernels import enqueue_table
 from tests.commands import invoked, json_of
 from tests.conftest import ROOT, shared_folder
@@ -214,7 +213,7 @@ def test_counters_are_columns_and_arguments(tmp_path: Path) -> None:
     assert made[0]["measured_read_bytes"] == 10880
     assert made[0]["measured_gb_per_s"] == (10880 + 2560) / 600
     run = analyse([str(path)]).run
-    joined = enqueue_table(run.profiles[0], Unit("ns"), run.alignment)  # the table of a profile with its log
+    joined = enqueue_table(run.profiles[0], run.alignment)  # the table of a profile with its log
     assert {*joined.brief, "layer"} <= {*joined.columns}
     sizes = [name for name in made[0] if "SIZE" in name]
     assert [[of[name] for name in sizes] for of in joined.rows] == [[of[name] for name in sizes] for of in made]

@@ -17,7 +17,6 @@ from mio2trace.kernels import find_gemms
 from mio2trace.kernels.blas import find_parts
 from mio2trace.model.profile import Activity, Profile
 from mio2trace.model.tables import Numbers
-from mio2trace.reports import Unit
 from mio2trace.reports.kernels import gemm_table
 from mio2trace.reports.ops import steady_table
 from tests.commands import invoked, json_of, rows
@@ -231,7 +230,7 @@ def test_a_gemm_of_several_kernels_has_the_rate_of_all() -> None:
     made = timed(*blocks, RELU, (cut((8, 8, 8), (8, 8, 8))[0], 512), RELU)
     facts = find_gemms(made)
     assert find_parts(made, facts) == {0: (0, 1, 2, 3), 5: (5,)}
-    whole, single = gemm_table(made, facts, Unit("ns")).rows
+    whole, single = gemm_table(made, facts).rows
     assert [whole[key] for key in ("M", "N", "K", "kernels", "p3_p2_ns")] == [50, 64, 500, 4, 1000]
     assert whole["gflops"] == 2 * 50 * 64 * 500 / 1000
     assert [whole[key] for key in ("bucket_M", "bucket_N", "bucket_K")] == [64, 64, 512]
@@ -244,7 +243,7 @@ def test_clblas_corner_kernels_belong_to_their_gemm() -> None:
     made = timed(*rows_, RELU, *rows_[:2], elsewhere)
     facts = find_gemms(made)
     assert find_parts(made, facts) == {0: (0, 1, 2, 3), 5: (5, 6)}
-    assert [row["p3_p2_ns"] for row in gemm_table(made, facts, Unit("ns")).rows] == [4000, 2000]
+    assert [row["p3_p2_ns"] for row in gemm_table(made, facts).rows] == [4000, 2000]
 
 
 def test_gemms_as_json_have_their_sizes_together(path: Path) -> None:
@@ -323,6 +322,6 @@ def test_helpers_are_summed_per_iteration() -> None:
         for number in (1, 3)
     }
     conv = operation(0)
-    (row,) = steady_table([conv], measures(ran, [conv]), (), Unit("ns")).rows
+    (row,) = steady_table([conv], measures(ran, [conv]), ()).rows
     assert (row["iterations"], row["kernel_ns"]) == (2, 12 * MS)
     assert row["helpers_ns"] == row["transposes_ns"] == 2 * MS

@@ -22,7 +22,7 @@ from nbclient import NotebookClient
 import mio2trace
 from mio2trace.kernels import find_gemms
 from mio2trace.model.profile import Activity, Profile, Queue
-from mio2trace.reports import STATISTICS, Unit, describe
+from mio2trace.reports import STATISTICS, describe
 from mio2trace.reports.kernels import by_name, gemm_table
 from tests.commands import invoked, printed
 from tests.conftest import ROOT, missing, shared_folder
@@ -295,7 +295,7 @@ def published(notebook: dict[str, Any]) -> Profile:
 
 def test_our_sums_are_the_notebooks(notebook: dict[str, Any], published: Profile) -> None:
     """Fed with the rows that it shows, every sum of a name that is shown whole is the one it printed, to the ns."""
-    ours = {str(row["name"]): row for row in by_name(published, Unit("ns")).rows}
+    ours = {str(row["name"]): row for row in by_name(published).rows}
     shown = notebook["sum_by_kernel_name"]
     whole = [row for row in shown if row["name"] in ours and ours[row["name"]]["count"] == row["count"]]
     for expected in whole:  # some rows of the others are in the gap that pandas printed as dots
@@ -307,7 +307,7 @@ def test_our_sums_are_the_notebooks(notebook: dict[str, Any], published: Profile
 
 def test_our_rates_are_the_notebooks(notebook: dict[str, Any], published: Profile) -> None:
     """GFLOPS of all 37 GEMMs, to the digits that it printed."""
-    ours = {row["call_index"]: row for row in gemm_table(published, find_gemms(published), Unit("ns")).rows}
+    ours = {row["call_index"]: row for row in gemm_table(published, find_gemms(published)).rows}
     theirs = [row for name in DIRECT for row in notebook[name]]
     assert len(theirs) == 37
     for row in theirs:

@@ -33,7 +33,7 @@ from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation, problem_name
 from mio2trace.ops.problem import Phase
 from mio2trace.outgoing import count
-from mio2trace.reports import Row, Unit, ops
+from mio2trace.reports import Row, ops
 from mio2trace.reports import kernels as kernel_tables
 from mio2trace.reports.layers import Repetition, class_table, execution_table, layer_table
 from mio2trace.trace import Slice
@@ -44,7 +44,6 @@ from tests.kineto_files import row as event_of
 from tests.records import made_operation
 from tests.test_layers_report import executions_of, joined
 
-NS = Unit("ns")
 SAMPLES = shared_folder() / "samples"
 
 
@@ -135,8 +134,8 @@ def test_each_time_that_a_layer_ran(name: str) -> None:
     assert sums(drawn, key, "kernels", "kernel_ns") == true
     log = max(asked.analysis.run.logs, key=lambda log: len(log.layers), default=None)
     repetitions = [Repetition(log, asked.measures)]
-    assert sums(execution_table(repetitions, NS).rows, key, "kernels", "kernel_ns") == true
-    by_layer = kernel_tables.by_layer(asked.measures, NS).rows
+    assert sums(execution_table(repetitions).rows, key, "kernels", "kernel_ns") == true
+    by_layer = kernel_tables.by_layer(asked.measures).rows
     assert sums([row for row in by_layer if "layer" in row], key, "count", "p3_p2_sum_ns") == true
     measured = {
         (layer[0], layer[2], ran.iteration): (ran.kernels, ran.kernel_ns)
@@ -145,7 +144,7 @@ def test_each_time_that_a_layer_ran(name: str) -> None:
         if ran.kernels
     }
     assert measured == true
-    rows = kernel_tables.enqueue_table(asked.measures.alignment.profile, NS, asked.measures.alignment).rows
+    rows = kernel_tables.enqueue_table(asked.measures.alignment.profile, asked.measures.alignment).rows
     named = sums([row for row in rows if "layer" in row], ("layer", "direction", "iteration"), "", "p3_p2_ns")
     assert named == sums(kernels, ("layer", "direction", "iteration"), "", "dur")
 
@@ -159,7 +158,7 @@ def test_work_and_rate_of_layers(name: str) -> None:
     for layer in asked.slices["layer"]:
         if "kernel_ns" in layer:
             drawn[layer["layer_index"], layer.get("direction"), layer.get("iteration")].append(layer)
-    rows = execution_table([Repetition(None, asked.measures)], NS).rows
+    rows = execution_table([Repetition(None, asked.measures)]).rows
     table: dict[Key, Any] = {(row["layer_index"], row.get("direction"), row.get("iteration")): row for row in rows}
     for of, parts in drawn.items():
         flop = sum(part.get("flop", 0) for part in parts) or None
@@ -181,7 +180,7 @@ def test_each_operation_and_problem(name: str) -> None:
     assert sums(drawn, ("operation",), "kernels", "kernel_ns") == true
     table = ops.cost_table(asked.analysis.run.operations, asked.measures)
     assert sums(table.rows, ("operation",), "kernels", "kernel_ns") == true
-    by_kernel = kernel_tables.enqueue_table(asked.measures.alignment.profile, NS, asked.measures.alignment).rows
+    by_kernel = kernel_tables.enqueue_table(asked.measures.alignment.profile, asked.measures.alignment).rows
     assert sums([row for row in by_kernel if "operation" in row], ("operation_index",), "", "p3_p2_ns") == true
     row_of: dict[Any, Any] = {row["operation"]: row for row in table.rows}
     for made in drawn:
@@ -219,7 +218,7 @@ def test_each_kernel_name_and_the_whole(name: str) -> None:
     # a slice's name is short: the whole one is an argument
     named = [{**kernel, "name": kernel.get("full_name", kernel["name"])} for kernel in kernels]
     true = sums(named, ("name",), "", "dur")
-    table = kernel_tables.by_name(asked.measures.alignment.profile, NS).rows
+    table = kernel_tables.by_name(asked.measures.alignment.profile).rows
     assert len({kernel["name"] for kernel in kernels}) == len(true), "two kernels look alike"
     assert sums(table, ("name",), "count", "p3_p2_sum_ns") == true
     measured = [{"name": of, "n": cost.kernels, "ns": cost.timed_ns} for of, cost in of_names(asked.measures).items()]
@@ -243,10 +242,10 @@ def test_the_total_of_a_table_is_the_sum_of_its_rows(name: str) -> None:
     repetitions = [Repetition(None, run.measures[0])]
     checked = set()
     for table in (
-        layer_table(repetitions, NS),
-        class_table(repetitions, NS),
-        kernel_tables.kernel_table(run.measures[0], NS),
-        ops.steady_table(run.operations, run.measures[0], (), NS),
+        layer_table(repetitions),
+        class_table(repetitions),
+        kernel_tables.kernel_table(run.measures[0]),
+        ops.steady_table(run.operations, run.measures[0], ()),
     ):
         *rest, total = table.ends or ({},)
         for column, cell in total.items():

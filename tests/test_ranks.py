@@ -38,7 +38,6 @@ from mio2trace.notes import Notes
 from mio2trace.ops.aten import plain
 from mio2trace.ops.operation import problem_name
 from mio2trace.ranks import HOST, WORK, meetings, said, straggler, table, totals
-from mio2trace.reports import Unit
 from mio2trace.trace import Slice
 from tests.commands import invoked, json_of
 from tests.conftest import shared_folder
@@ -170,7 +169,7 @@ def test_nobody_comes_last_where_all_come_at_once() -> None:
     of = totals(meetings(of_job), of_job)
     assert [(one.times_arrived_last, one.wait_ns, one.made_late_by) for one in of] == [(0, 0, "")] * 2
     assert said(of, ["rank 0", "rank 1"]).endswith("; none arrives last")
-    rows = table(of, [{"rank": 0}, {"rank": 1}], Unit("ns")).rows
+    rows = table(of, [{"rank": 0}, {"rank": 1}]).rows
     assert [row["straggler"] for row in rows] == ["false", "false"]
 
 
@@ -179,7 +178,7 @@ def test_collectives_that_not_all_ranks_ran_are_left_out() -> None:
     assert meetings(job([rank(0, [USUAL] * 3, meet=MEET), rank(1, [USUAL] * 2, meet=MEET[:2])])) == []
     assert meetings(job([rank(0, [USUAL] * 3, meet=MEET)])) == []
     none = totals([], [])
-    assert said(none, []) == table(none, [], Unit("ms")).empty
+    assert said(none, []) == table(none, []).empty
 
 
 def exchanging(profile: Profile, *, early: int = -1) -> Profile:
@@ -458,7 +457,7 @@ def test_report_and_dataset_have_the_ranks_as_the_command_has_them() -> None:
     columns = tables_of(run)["ranks"]
     assert columns["wait_ns"].to_list() == [one.wait_ns for one in of]
     assert columns["straggler"].to_list() == [False, True]
-    printed = table(of, [{}, {}], Unit("ns"))
+    printed = table(of, [{}, {}])
     assert set(printed.columns) - {"rank"} == set(columns) - {"run", "rank"}
 
 

@@ -23,7 +23,7 @@ from mio2trace.measures.cost import bandwidth
 from mio2trace.measures.statistics import mean, median
 from mio2trace.ops.operation import operation_name
 from mio2trace.outgoing import count
-from mio2trace.reports import Cell, Row, Table, Unit, known
+from mio2trace.reports import Cell, Row, Table, known
 
 WORK = "all work"
 """The cause if only the sum of the work explains the delay, as on a device with a lower clock."""
@@ -359,11 +359,11 @@ def straggler(of: Sequence[RankTotal]) -> int:
 
 
 EMPTY = "no collective kernel that all ranks ran (all-reduce, all-gather, reduce-scatter, all-to-all)"
-_TIMES = ("collective", "transfer", "wait", "skew", "late", "uncounted")
-_BRIEF = ("collectives", "transfer", "wait", "skew", "times_arrived_last", "late", "made_late_by")
+_TIMES = ("collective_ns", "transfer_ns", "wait_ns", "skew_ns")
+_BRIEF = ("collectives", "transfer_ns", "wait_ns", "skew_ns", "times_arrived_last", "late_ns", "made_late_by")
 
 
-def table(of: Sequence[RankTotal], cells: Sequence[Mapping[str, int | str]], unit: Unit) -> Table:
+def table(of: Sequence[RankTotal], cells: Sequence[Mapping[str, int | str]]) -> Table:
     """Return one row per rank. ``cells``: those that name the rank: ``{"rank": 0}``."""
     latest = straggler(of)
     rows: list[Row] = [
@@ -373,24 +373,22 @@ def table(of: Sequence[RankTotal], cells: Sequence[Mapping[str, int | str]], uni
             "times_arrived_last": one.times_arrived_last,
             "straggler": "true" if one.place == latest else "false",
             "uncounted_kernels": one.uncounted_kernels,
-            **unit.cells({name: getattr(one, f"{name}_ns") for name in _TIMES}),
-            **_cause_cells(one, unit),
+            **{name: getattr(one, name) for name in (*_TIMES, "late_ns", "uncounted_ns")},
+            **_cause_cells(one),
         }
         for one in of
     ]
     keys = tuple(dict.fromkeys(name for cell in cells for name in cell)) or ("rank",)
-    last = ("times_arrived_last", "straggler", unit.column("late"), "made_late_by", unit.column("made_late"))
-    columns = (*keys, "collectives", *unit.columns(*_TIMES[:4]), *last, "uncounted_kernels", unit.column("uncounted"))
-    brief = (*keys, *(name if name in columns else unit.column(name) for name in _BRIEF))
-    return Table(columns=columns, rows=rows, brief=brief, empty=EMPTY, keys=keys)
+    last = ("times_arrived_last", "straggler", "late_ns", "made_late_by", "made_late_ns")
+    columns = (*keys, "collectives", *_TIMES, *last, "uncounted_kernels", "uncounted_ns")
+    return Table(columns=columns, rows=rows, brief=(*keys, *_BRIEF), empty=EMPTY, keys=keys)
 
 
-def each_table(meetings: Sequence[Meeting], labels: Sequence[str], unit: Unit) -> Table:
+def each_table(meetings: Sequence[Meeting], labels: Sequence[str]) -> Table:
     """Return one row per collective, in order. ``start``: on the clock of the job's first process."""
     columns = (
-        "collective_index", "collective", "message_bytes", "iteration", "start_ns", unit.column("transfer"),
-        "bus_gb_per_s", unit.column("skew"),
-        "last", unit.column("lead"), "arrival_by", "made_late_by", unit.column("made_late"),
+        "collective_index", "collective", "message_bytes", "iteration", "start_ns", "transfer_ns", "bus_gb_per_s",
+        "skew_ns", "last", "lead_ns", "arrival_by", "made_late_by", "made_late_ns",
     )  # fmt: skip
     rows = [
         known(
@@ -403,17 +401,20 @@ def each_table(meetings: Sequence[Meeting], labels: Sequence[str], unit: Unit) -
                 "bus_gb_per_s": one.bus,
                 "last": None if one.last == NONE else labels[one.last],
                 "arrival_by": one.by,
-                **unit.cells({"transfer": one.transfer_ns, "skew": one.skew_ns, "lead": one.lead_ns}),
-                **_cause_cells(one, unit),
+                "transfer_ns": one.transfer_ns,
+                "skew_ns": one.skew_ns,
+                "lead_ns": one.lead_ns,
+                **_cause_cells(one),
             }
         )
         for one in meetings
     ]
-    return Table(columns=columns, rows=rows, empty=EMPTY, keys=("collective_index", "collective"))
+    keys = ("collective_index", "collective")
+    return Table(columns=columns, rows=rows, empty=EMPTY, keys=keys, fixed=("start_ns",))
 
 
-def _cause_cells(one: RankTotal | Meeting, unit: Unit) -> dict[str, Cell]:
-    return {"made_late_by": one.made_late_by, **unit.cells({"made_late": one.made_late_ns})} if one.made_late_by else {}
+def _cause_cells(one: RankTotal | Meeting) -> dict[str, Cell]:
+    return {"made_late_by": one.made_late_by, "made_late_ns": one.made_late_ns} if one.made_late_by else {}
 
 
 def said(of: Sequence[RankTotal], labels: Sequence[str]) -> str:

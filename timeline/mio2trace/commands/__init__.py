@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mio2trace.analysis import Analysis, AnalysisOptions, Run
     from mio2trace.model.profile import Profile
     from mio2trace.notes import Note, Notes
-    from mio2trace.reports import Form, Row, Table, TableSelection, Unit
+    from mio2trace.reports import Form, Row, Table, TableSelection
 
 
 _Command = Callable[..., Any]
@@ -171,12 +171,12 @@ class Printing(NamedTuple):
             return _SUFFIXES.get(os.path.splitext(self.path)[1].lower(), "csv")
         return "table" if is_for_a_person() else "csv"
 
-    def unit_of_time(self) -> Unit:
-        """Return the unit that the option names. The default is milliseconds for a person, whole nanoseconds for a
-        program."""
-        from mio2trace.reports import Unit
+    def in_unit(self, table: Table, name_of: Callable[[str], str] = str) -> Table:
+        """Return the table with its times in the unit that the option names. The default is milliseconds for a person,
+        whole nanoseconds for a program."""
+        from mio2trace.reports import in_unit
 
-        return Unit(self.unit or ("ms" if self.printed_as() in ("table", "markdown") else "ns"))
+        return in_unit(table, self.unit or ("ms" if self.printed_as() in ("table", "markdown") else "ns"), name_of)
 
     def selection(self) -> TableSelection:
         from mio2trace.reports import TableSelection

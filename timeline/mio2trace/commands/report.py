@@ -197,10 +197,9 @@ def ranks(each: bool, printing: console.Printing, inputs: console.Inputs) -> Non
         put((f"{line}\n" for line in rank_lines(met, of, labels, machines, incomplete)), printing.path)
         say(analysis.notes, [], inputs.quiet)
         return
-    unit = printing.unit_of_time()
     cells = [process_cells(alignment.profile) for alignment in run.alignments]
     show(
-        lambda: each_table(met, labels, unit) if each else table(of, cells, unit),  # type: ignore[arg-type]
+        lambda: printing.in_unit(each_table(met, labels) if each else table(of, cells)),  # type: ignore[arg-type]
         printing,
         analysis.notes,
         [said(of, labels)] if of else [],

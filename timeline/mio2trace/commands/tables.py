@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mio2trace.ops.families.gemm import Library
     from mio2trace.ops.operation import Operation
     from mio2trace.ops.problem import Form
-    from mio2trace.reports import Table, Unit
+    from mio2trace.reports import Table
     from mio2trace.reports.layers import Repetition
 
 
@@ -72,14 +72,13 @@ def layers(each: bool, by: str, tree: bool, times: bool, printing: console.Print
     analysis = inputs.analyse(repetition=every, join=not times)
     notes = analysis.notes
     said: list[str] = []
-    unit = printing.unit_of_time()
     repeated = any(file.repetition is not None for file in analysis.inputs)
     runs = analysis.runs if repeated else (analysis.shown(),)
     if times:
         values = [_times(run) for run in runs]
         if not any(values):
             raise InputError(f"{names}: states no time of the whole run")
-        show(lambda: report.times_table(values, unit), printing, notes, said, inputs.quiet)
+        show(lambda: printing.in_unit(report.times_table(values)), printing, notes, said, inputs.quiet)
         return
     processes = runs[0].measures if len(runs) == 1 and runs[0].is_job else ()
     repetitions = [one for run in runs for one in _joined(run)]
@@ -105,9 +104,9 @@ def layers(each: bool, by: str, tree: bool, times: bool, printing: console.Print
 
     def table() -> Table:
         if not processes:
-            return make(repetitions, unit)
+            return printing.in_unit(make(repetitions))
         of = [process_cells(measures.alignment.profile) for measures in processes]
-        return stacked([(cells, make([one], unit)) for cells, one in zip(of, repetitions, strict=True)])
+        return printing.in_unit(stacked([(cells, make([one])) for cells, one in zip(of, repetitions, strict=True)]))
 
     show(table, printing, notes, said, inputs.quiet)
 
@@ -188,7 +187,7 @@ def kernels(
       mio2trace kernels run.log prof.json --by layer
       mio2trace kernels run.log prof.json       also layers and operations
     """
-    from mio2trace.reports import renamed, stacked
+    from mio2trace.reports import stacked
     from mio2trace.reports.kernels import spoken
 
     if (per is not None or skip is not None) and by != "repetition":
@@ -213,17 +212,16 @@ def kernels(
         of = f"{analysis.names}, {profile.process.label}" if profile.process.label else analysis.names
         _say_what_it_holds(profile, of, analysis.notes, said)
     what = "steady" if ranked else by or ("gemm" if gemm else None)
-    unit = printing.unit_of_time()
 
     def table() -> Table:
         parts = [
             (
                 process_cells(run.profiles[place]),
-                _table(run, place, what, (per, skip or 0), unit, analysis.names, analysis.notes, said),
+                _table(run, place, what, (per, skip or 0), analysis.names, analysis.notes, said),
             )
             for place in shown
         ]
-        return stacked(parts) if raw else renamed(stacked(parts), spoken)
+        return printing.in_unit(stacked(parts), str if raw else spoken)
 
     show(table, printing, analysis.notes, said, inputs.quiet)
 
@@ -251,7 +249,6 @@ def _table(
     place: int,
     by: str | None,
     repeated: tuple[int | None, int],
-    unit: Unit,
     names: str,
     notes: Notes,
     said: list[str],
@@ -262,21 +259,21 @@ def _table(
     alignment = run.alignments[place] if run.is_job and run.alignments else run.alignment
     if by == "steady" and run.measures:
         said.append(f"steady: {run.measures[place].steady.rule}")
-        return report.kernel_table(run.measures[place], unit)
+        return report.kernel_table(run.measures[place])
     if by in ("name", "steady"):
-        return report.by_name(profile, unit)
+        return report.by_name(profile)
     if by == "repetition":
-        return report.by_repetition(*report.repetitions(profile, *repeated, names, notes, said), unit)
+        return report.by_repetition(*report.repetitions(profile, *repeated, names, notes, said))
     if by == "layer":
         if alignment is None or not any(one.net.layers for one in run.alignments):
             raise InputError(f"{names}: names no layer; expected also the log of the run")
-        return report.by_layer(run.measures[place], unit)
+        return report.by_layer(run.measures[place])
     if by in ("gemm", "bucket"):
         from mio2trace.kernels import find_gemms
 
         facts = run.facts[place] if run.facts else find_gemms(profile)
-        return (report.gemm_table if by == "gemm" else report.by_bucket)(profile, facts, unit)
-    return report.enqueue_table(profile, unit, alignment)
+        return (report.gemm_table if by == "gemm" else report.by_bucket)(profile, facts)
+    return report.enqueue_table(profile, alignment)
 
 
 # -- MIOpen's logs: messages, commands ---------------------------------------------------------------------------------
@@ -527,17 +524,23 @@ def ops(
     analysis = inputs.analyse(notes, accepted=A_LOG, join=not seed_csv)
     by = tuple(group_by.split(",")) if group_by else ()
     try:
-        timed = None if seed_csv else _timed(analysis, phase, by, each, printing.unit_of_time())
+        timed = None if seed_csv else _timed(analysis, phase, by, each)
         table, said = timed or _operations(analysis, phase, by, seed_csv)
     except KeyError as error:
         from mio2trace.reports.ops import COLUMNS, PLACE
 
         there = ", ".join((*COLUMNS, *PLACE))
         raise click.UsageError(f"no column {error}; there are {there}") from None
-    show(lambda: table, printing._replace(form="csv") if seed_csv else printing, notes, said, inputs.quiet)
+    show(
+        lambda: printing.in_unit(table),
+        printing._replace(form="csv") if seed_csv else printing,
+        notes,
+        said,
+        inputs.quiet,
+    )
 
 
-def _timed(analysis: Analysis, phase: str, by: Sequence[str], each: bool, unit: Unit) -> tuple[Table, list[str]] | None:
+def _timed(analysis: Analysis, phase: str, by: Sequence[str], each: bool) -> tuple[Table, list[str]] | None:
     """Return the costs of each operation if there is a profile among the files; None without one."""
     from mio2trace.reports import ops, stacked
     from mio2trace.summary import operation_lines
@@ -554,9 +557,9 @@ def _timed(analysis: Analysis, phase: str, by: Sequence[str], each: bool, unit: 
         measures = run.measures[place]
         if not each and phase != "find":
             joined = [one for one in of if one.index in measures.operation_at]
-            return ops.steady_table(joined, measures, by, unit)
-        made = ops.cost_table(_of_phase(of, phase), measures, unit)
-        return ops.summed(made, by, unit) if by else made
+            return ops.steady_table(joined, measures, by)
+        made = ops.cost_table(_of_phase(of, phase), measures)
+        return ops.summed(made, by) if by else made
 
     ran = run.measures if run.is_job else run.measures[:1]
     said = operation_lines(ran)

@@ -40,7 +40,7 @@ from mio2trace.outgoing import visible
 from mio2trace.privacy import Cleaner
 from mio2trace.ranks import meetings, straggler, totals
 from mio2trace.ranks import table as ranks_table
-from mio2trace.reports import ColumnRows, Row, Unit, cell_text, layers, ops
+from mio2trace.reports import ColumnRows, Row, cell_text, layers, ops
 from mio2trace.reports.kernels import named_columns, place_columns, spans
 from mio2trace.schema import COPIES, KERNELS, TABLES, TableSchema, recorded, shown_in
 from mio2trace.snapshot.database import Stream, nanoarrow
@@ -268,7 +268,6 @@ def bits(flags: NDArray[Any]) -> bytes:
 
 # -- The tables of a run -----------------------------------------------------------------------------------------------
 
-NS = Unit("ns")
 _GENERATOR = f"mio2trace {mio2trace.__version__}"
 
 
@@ -332,7 +331,7 @@ def _ranks(run: Run) -> Iterator[tuple[int, dict[str, Any]]]:
     if run.is_job:
         of = totals(meetings(run.alignments), run.alignments)
         latest = straggler(of)
-        for total, row in zip(of, ranks_table(of, [{}] * len(run.alignments), NS).rows, strict=True):
+        for total, row in zip(of, ranks_table(of, [{}] * len(run.alignments)).rows, strict=True):
             yield total.place, {**row, "straggler": total.place == latest}
 
 
@@ -362,7 +361,7 @@ def _operations(process: Process) -> Sequence[Row]:
         return ops.table([("", process.operations)]).rows
     return [
         {**row, "sure": row.get("sure") != "false"} if row.get("kernels") else row
-        for row in ops.cost_table(process.operations, process.measures, NS).rows
+        for row in ops.cost_table(process.operations, process.measures).rows
     ]
 
 
@@ -371,7 +370,7 @@ def _problems(process: Process) -> Sequence[Row]:
     if measures is None:
         return ()
     of_profile = [operation for operation in process.operations if operation.index in measures.operation_at]
-    rows = ops.steady_table(of_profile, measures, ("problem",), NS).rows
+    rows = ops.steady_table(of_profile, measures, ("problem",)).rows
     return [
         {**row, "find_sure": row.get("find_sure") != "false"} if row.get("find_kernels") else row
         for row in rows
@@ -383,14 +382,14 @@ def _layers(process: Process) -> Sequence[Row]:
     printed = {key: mean(values) for key, values in printed_times(process.logs).items()}
     if process.measures is not None:
         of_profile = [layers.Repetition(layers.fullest(process.logs), process.measures)]
-        ran = layers.execution_table(of_profile, NS).rows
+        ran = layers.execution_table(of_profile).rows
         if isinstance(ran, ColumnRows) and ran:
             keys = zip(*(ran.columns[name].values for name in ("layer_index", "layer", "direction")), strict=True)
             told = Pool([*map(printed.get, keys)], ran.columns["layer"].codes)
             return ColumnRows({**ran.columns, "printed_ns": told}, len(ran))
     rows: list[Row] = []
     for number, part in enumerate(layers.printed_runs(process.logs)):
-        rows += [{"repetition": number, **row} for row in layers.layer_table([part], NS).rows]
+        rows += [{"repetition": number, **row} for row in layers.layer_table([part]).rows]
     return rows
 
 

@@ -41,7 +41,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     ``objects``: columns that JSON joins to one object, in the place of the first of them: ``{"gemm": ("M", "N",
     "K")}``. ``brief``: the columns for a person; empty: all. ``ends``: last rows for a person only, such as the total.
     ``empty``: the reason if there is no row. ``keys``: columns that name the row. ``decimals``: of columns that a
-    person compares, in place of the number of decimals that their largest value gives.
+    person compares, in place of the number of decimals that their largest value gives. ``fixed``: columns that are no
+    times even if their names end in ``_ns``: moments, hardware counters (`in_unit`).
     """
 
     columns: tuple[str, ...]
@@ -52,6 +53,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     empty: str = ""
     keys: tuple[str, ...] = ()
     decimals: Mapping[str, int] = {}
+    fixed: tuple[str, ...] = ()
 
 
 def known(cells: Mapping[str, Cell | None]) -> dict[str, Cell]:
@@ -79,14 +81,10 @@ class MadeRows(Sequence[Row]):
 
 
 class ColumnRows(MadeRows):
-    """Rows of ``columns``: numbers, with `NO` for an unknown cell, or a pool, with None. ``convert``: by column,
-    the function that makes a cell of a known number."""
+    """Rows of ``columns``: numbers, with `NO` for an unknown cell, or a pool, with None."""
 
-    def __init__(
-        self, columns: Mapping[str, Any], count: int, convert: Mapping[str, Callable[[int], Cell]] = {}
-    ) -> None:
+    def __init__(self, columns: Mapping[str, Any], count: int) -> None:
         self.columns = columns
-        self._convert = convert
         super().__init__(self._row, range(count))
 
     def _row(self, at: int) -> Row:
@@ -94,25 +92,8 @@ class ColumnRows(MadeRows):
         for name, column in self.columns.items():
             cell = column.at(at) if isinstance(column, Pool) else column.item(at)
             if cell is not None and cell != NO:
-                cells[name] = self._convert[name](cell) if name in self._convert else cell
+                cells[name] = cell
         return cells
-
-
-def renamed(table: Table, name_of: Callable[[str], str]) -> Table:
-    names = {name: name_of(name) for name in table.columns if name_of(name) != name}
-    if not names:
-        return table
-
-    def rows(of: Sequence[Row]) -> MadeRows:
-        return MadeRows(lambda at: {names.get(name, name): cell for name, cell in of[at].items()}, range(len(of)))
-
-    return msgspec.structs.replace(
-        table,
-        columns=tuple(names.get(name, name) for name in table.columns),
-        rows=rows(table.rows),
-        brief=tuple(names.get(name, name) for name in table.brief),
-        ends=rows(table.ends),
-    )
 
 
 def grouped(table: Table, by: Sequence[str], sums: Callable[[Sequence[Row]], Row] = lambda rows: {}) -> Table:
@@ -170,6 +151,7 @@ def stacked(parts: Sequence[tuple[Row, Table]]) -> Table:
         ends=[{**cells, **row} for cells, table in parts for row in table.ends],
         empty=next((table.empty for table in tables if table.empty), ""),
         keys=tuple(dict.fromkeys(name for table in tables for name in table.keys)),
+        fixed=tuple(dict.fromkeys(name for table in tables for name in table.fixed)),
     )
 
 
@@ -249,31 +231,49 @@ _PRINTERS: dict[str, Callable[[Table], Iterator[str]]] = {
 }
 
 
-# -- Units of time, and statistics of several measurements of one quantity ---------------------------------------------
+# -- Times, which tables have in ns until they are shown; statistics of several measurements of one quantity -----------
 
 UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
-"""Nanoseconds in each unit that a table can use."""
+"""Nanoseconds in each unit in which a table can be shown."""
 
 
-class Unit(msgspec.Struct, frozen=True):
-    """A unit of time: the suffix of column names, and the conversion from nanoseconds (ns stay integers)."""
+def in_ns(*names: str) -> tuple[str, ...]:
+    """Return the columns of times: ``p3_p2`` -> ``p3_p2_ns``."""
+    return tuple(f"{name}_ns" for name in names)
 
-    name: str
 
-    def of(self, ns: float) -> float:
-        """Convert a time in ns to this unit."""
-        return ns if self.name == "ns" else ns / UNITS[self.name]
+def ns_cells(times: Mapping[str, float | None]) -> dict[str, Cell]:
+    """Return a cell for each known time. ``times``: by name, without the unit."""
+    return {f"{name}_ns": ns for name, ns in times.items() if ns is not None}
 
-    def column(self, name: str) -> str:
-        """``p3_p2`` -> ``p3_p2_us``."""
-        return f"{name}_{self.name}"
 
-    def columns(self, *names: str) -> tuple[str, ...]:
-        return tuple(map(self.column, names))
+def in_unit(table: Table, unit: str, name_of: Callable[[str], str] = str) -> Table:
+    """Return the table with its times in ``unit``, and its columns named by ``name_of``. Times in ns stay integers."""
+    times = {name for name in table.columns if unit != "ns" and name.endswith("_ns") and name not in table.fixed}
+    names = {
+        name: name_of(name).removesuffix("ns") + unit if name in times else name_of(name) for name in table.columns
+    }
+    if all(name == shown for name, shown in names.items()):
+        return table
+    shown_times = [names[name] for name in times]
 
-    def cells(self, times: Mapping[str, float | None]) -> dict[str, Cell]:
-        """Return a cell for each known time: its column, and its value in this unit. ``times``: in ns, by name."""
-        return {self.column(name): self.of(ns) for name, ns in times.items() if ns is not None}
+    def row(of: Row) -> Row:
+        cells: dict[str, Any] = {names.get(name, name): cell for name, cell in of.items()}
+        for name in shown_times:
+            if (ns := cells.get(name)) is not None:
+                cells[name] = [one / UNITS[unit] for one in ns] if isinstance(ns, list) else ns / UNITS[unit]
+        return cells
+
+    def rows(of: Sequence[Row]) -> MadeRows:
+        return MadeRows(lambda at: row(of[at]), range(len(of)))
+
+    return msgspec.structs.replace(
+        table,
+        columns=tuple(names.values()),
+        rows=rows(table.rows),
+        brief=tuple(names[name] for name in table.brief),
+        ends=rows(table.ends),
+    )
 
 
 STATISTICS = ("mean", "std", "min", "q25", "median", "q75", "max")

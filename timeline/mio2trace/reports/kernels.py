@@ -32,7 +32,7 @@ from mio2trace.model.tables import NO, Activities, Numbers, Pool, by_code, disti
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops.operation import Operation, operation_name, problem_name
 from mio2trace.outgoing import count
-from mio2trace.reports import STATISTICS, Cell, ColumnRows, Row, Table, Unit, describe, known
+from mio2trace.reports import STATISTICS, Cell, ColumnRows, Row, Table, describe, in_ns, known, ns_cells
 from mio2trace.schema import recorded, shown_in
 
 _RAW = {
@@ -43,6 +43,8 @@ _RAW_TIMES = {"p0_ns": "queued_ns", "p1_ns": "submit_ns", "p2_ns": "start_ns", "
 _RAW_SPAN = re.compile(rf"({'|'.join(_RAW)})(?:_(sum|mean))?((?:_\w+)?)")
 
 QUANTITIES = ("t1_t0", "p3_p0", "p3_p2", "p2_p1", "p1_p0")
+_OTHER_SUMS = in_ns(*(f"{name}_sum" for name in QUANTITIES if name != "p3_p2"))
+"""All sums except the kernel time, which comes first."""
 _CLOCKS = tuple(_RAW_TIMES)
 LARGEST_BUCKET = 1 << 14
 _MEASURED = frozenset(f"measured_{name}" for name in MEASURED)
@@ -73,16 +75,15 @@ PLACE = ("layer", "direction", "iteration", "operation", "problem", "solver", "o
 and in `ops`."""
 
 
-def enqueue_table(profile: Profile, unit: Unit, alignment: Alignment | None = None) -> Table:
+def enqueue_table(profile: Profile, alignment: Alignment | None = None) -> Table:
     """Return one row per kernel, in call order; with ``alignment`` also its layer and its operation (`PLACE`).
 
     ``overhead``: (t1 - t0) - (p3 - p0), the time of the host alone. p0 to p3 are in ns for any unit: they are too long
     for fractions.
     """
-    times = unit.columns(*QUANTITIES)
-    shown = ("call_index", "name", "gws", "lws", "gwo", *times, unit.column("overhead"))
+    shown = ("call_index", "name", "gws", "lws", "gwo", *in_ns(*QUANTITIES), "overhead_ns")
     of_reader = tuple(column.name for column in shown_in("table"))
-    columns = (*shown, unit.column("in_queue"), "queue", "line", *_CLOCKS, *of_reader)
+    columns = (*shown, "in_queue_ns", "queue", "line", *_CLOCKS, *of_reader)
     commands = profile.commands.take(np.flatnonzero(profile.commands.is_kernel))
     counters = _counter_columns(profile, commands, (*columns, *PLACE))
     brief = (*shown, *(("queue",) if len(profile.queues) > 1 else ()), *counters)
@@ -95,7 +96,7 @@ def enqueue_table(profile: Profile, unit: Unit, alignment: Alignment | None = No
     resources = [recorded(one, "table") for one in commands.resources.values]
     cells: dict[str, Numbers | Pool[Any]] = {
         **named_columns(commands),
-        **{unit.column(name): column for name, column in ns.items()},
+        **{f"{name}_ns": column for name, column in ns.items()},
         "queue": commands.queue,
         "line": np.where(commands.line == 0, NO, commands.line),
         **{name: getattr(commands, field) for name, field in _RAW_TIMES.items()},
@@ -106,10 +107,10 @@ def enqueue_table(profile: Profile, unit: Unit, alignment: Alignment | None = No
         places = place_columns(alignment, profile.commands.is_kernel)
         cells |= {name: places[name] for name in PLACE}
         columns = (*columns, *PLACE)
-        times = unit.columns("p3_p2", "overhead", "in_queue")
+        times = in_ns("p3_p2", "overhead", "in_queue")
         brief = ("call_index", "name", "gws", "lws", *times, *PLACE[:4], "solver", *counters)
-    convert = {} if unit.name == "ns" else dict.fromkeys(map(unit.column, ns), unit.of)
-    return Table(columns=columns, rows=ColumnRows(cells, len(commands), convert), brief=brief)
+    fixed = (*_CLOCKS, *of_reader, *counters)
+    return Table(columns=columns, rows=ColumnRows(cells, len(commands)), brief=brief, fixed=fixed)
 
 
 def named_columns(commands: Activities) -> dict[str, Numbers | Pool[Any]]:
@@ -181,7 +182,7 @@ def _size(size: Size3 | None) -> str | None:
     return None if size is None else "x".join(map(str, size))
 
 
-def by_name(profile: Profile, unit: Unit) -> Table:
+def by_name(profile: Profile) -> Table:
     """Return one row per kernel name, most kernel time first. ``percent_of_kernel_time``: of all kernels."""
     commands = profile.commands
     kernels, names = np.flatnonzero(commands.is_kernel), commands.name
@@ -201,24 +202,18 @@ def by_name(profile: Profile, unit: Unit) -> Table:
             sums.setdefault(name, Counter()).update(found)
     whole = sum(found["p3_p2"] for found in sums.values())
     rows = [
-        {"name": name, "count": counts[name], **_sums(sums[name], whole, unit)}
+        {"name": name, "count": counts[name], **_sums(sums[name], whole)}
         for name in sorted(sums, key=lambda name: (-sums[name]["p3_p2"], name))
     ]
-    columns = ("name", "count", unit.column("p3_p2_sum"), "percent_of_kernel_time", *_sum_columns(unit))
-    return Table(columns=columns, rows=rows)
+    return Table(columns=("name", "count", "p3_p2_sum_ns", "percent_of_kernel_time", *_OTHER_SUMS), rows=rows)
 
 
-def _sum_columns(unit: Unit) -> list[str]:
-    """Return all columns except the kernel time, which comes first."""
-    return [unit.column(f"{name}_sum") for name in QUANTITIES if name != "p3_p2"]
-
-
-def _sums(found: Mapping[str, int], whole: int, unit: Unit) -> dict[str, Cell]:
+def _sums(found: Mapping[str, int], whole: int) -> dict[str, Cell]:
     share = percent(found["p3_p2"], whole) if "p3_p2" in found else None
-    return unit.cells({f"{name}_sum": ns for name, ns in found.items()}) | known({"percent_of_kernel_time": share})
+    return ns_cells({f"{name}_sum": ns for name, ns in found.items()}) | known({"percent_of_kernel_time": share})
 
 
-def by_repetition(kernels: Activities, repetitions: Sequence[range], unit: Unit) -> Table:
+def by_repetition(kernels: Activities, repetitions: Sequence[range]) -> Table:
     """Return one row per position in the repetition (``kernel_index`` from 0), with `STATISTICS` of each quantity.
     ``repetitions``: the rows of each.
 
@@ -232,11 +227,11 @@ def by_repetition(kernels: Activities, repetitions: Sequence[range], unit: Unit)
         cells: dict[str, Cell] = {"kernel_index": index, "name": names[0] if len(names) == 1 else names}
         for name, column in times.items():
             samples = column[found][column[found] != NO].tolist()
-            cells |= unit.cells({f"{name}_{word}": value for word, value in describe(samples).items()})
+            cells |= ns_cells({f"{name}_{word}": value for word, value in describe(samples).items()})
         rows.append({**cells, "count": len(found)})
     first = ("kernel_index", "name", "count")
-    shown = unit.columns(*(f"p3_p2_{word}" for word in STATISTICS))
-    others = unit.columns(*(f"{name}_{word}" for name in QUANTITIES if name != "p3_p2" for word in STATISTICS))
+    shown = in_ns(*(f"p3_p2_{word}" for word in STATISTICS))
+    others = in_ns(*(f"{name}_{word}" for name in QUANTITIES if name != "p3_p2" for word in STATISTICS))
     return Table(columns=(*first, *shown, *others), rows=rows, brief=(*first, *shown))
 
 
@@ -269,7 +264,7 @@ def _products(profile: Profile, facts: Mapping[int, KernelFact]) -> Iterator[_Pr
         yield _Product(own, fact, fact.gemm, sum(times) if len(times) == len(own) else None)
 
 
-def gemm_table(profile: Profile, facts: Mapping[int, KernelFact], unit: Unit) -> Table:
+def gemm_table(profile: Profile, facts: Mapping[int, KernelFact]) -> Table:
     """Return one row per GEMM of known size: real M, N, K, and GFLOP/s over all the kernels that compute it.
 
     ``p3_p2`` is the sum of ``kernels`` kernels, without auxiliary ones such as padding copies. ``padded_*``: the sizes
@@ -285,8 +280,8 @@ def gemm_table(profile: Profile, facts: Mapping[int, KernelFact], unit: Unit) ->
         cells |= zip(PADDED, fact.padded or (), strict=fact.padded is not None)
         cells |= zip(BUCKET, product.bucket, strict=True)
         cells |= {"batch": gemm.batch if gemm.batch > 1 else None, "gemm_by": fact.gemm_by}
-        rows.append(known({**cells, "gflops": gemm.flop / ns if ns else None}) | unit.cells({"p3_p2": ns}))
-    shown = ("call_index", "name", *GEMM, "kernels", unit.column("p3_p2"), "gflops")
+        rows.append(known({**cells, "gflops": gemm.flop / ns if ns else None, "p3_p2_ns": ns}))
+    shown = ("call_index", "name", *GEMM, "kernels", "p3_p2_ns", "gflops")
     return Table(
         columns=(*shown, "flop", "gemm_by", *PADDED, *BUCKET, "gws", "lws", "gwo"),
         rows=rows,
@@ -296,7 +291,7 @@ def gemm_table(profile: Profile, facts: Mapping[int, KernelFact], unit: Unit) ->
     )
 
 
-def by_bucket(profile: Profile, facts: Mapping[int, KernelFact], unit: Unit) -> Table:
+def by_bucket(profile: Profile, facts: Mapping[int, KernelFact]) -> Table:
     """Return GEMMs by the nearest powers of two of M, N and K, most time first. ``percent_of_gemm_time``: of all GEMMs.
 
     ``gflops``: the FLOPs of the bucket's GEMMs divided by their time. GEMMs without times are only counted.
@@ -314,9 +309,9 @@ def by_bucket(profile: Profile, facts: Mapping[int, KernelFact], unit: Unit) -> 
         if timed:
             ns, flop = time[bucket], sum(timed)
             rates = {"percent_of_gemm_time": percent(ns, whole), "gflops": flop / ns if ns else None}
-            cells |= known({"flop": flop, **rates}) | unit.cells({"p3_p2_sum": ns})
+            cells |= known({"flop": flop, **rates, "p3_p2_sum_ns": ns})
         rows.append(cells)
-    columns = (*BUCKET, "count", unit.column("p3_p2_sum"), "percent_of_gemm_time", "flop", "gflops")
+    columns = (*BUCKET, "count", "p3_p2_sum_ns", "percent_of_gemm_time", "flop", "gflops")
     return Table(columns=columns, rows=rows, objects={"bucket": BUCKET}, empty=_NO_GEMM)
 
 
@@ -330,7 +325,7 @@ def nearest_power(size: int) -> int:
     return below if abs(size - below) <= abs(above - size) else above
 
 
-def by_layer(measures: Measures, unit: Unit) -> Table:
+def by_layer(measures: Measures) -> Table:
     """Return one row per execution of a layer, in order of first kernels. Rows without a layer have the kernels outside
     of all layers.
 
@@ -355,7 +350,7 @@ def by_layer(measures: Measures, unit: Unit) -> Table:
             index, name, direction = layers.values[layer]
             cells |= {"layer_index": index, "layer": name, "direction": direction or cells.get("direction")}
         known_ns = {name: column[positions][column[positions] != NO].tolist() for name, column in times.items()}
-        cells |= _sums({name: sum(ns) for name, ns in known_ns.items() if ns}, measures.whole.timed_ns, unit)
+        cells |= _sums({name: sum(ns) for name, ns in known_ns.items() if ns}, measures.whole.timed_ns)
         first_call, last_call = commands.number[positions[[0, -1]]].tolist()
         cells |= {
             "first_call_index": first_call,
@@ -365,10 +360,9 @@ def by_layer(measures: Measures, unit: Unit) -> Table:
             "unsure": sum(position in links.layer_unsure for position in positions.tolist()) or None,
         }
         rows.append(known(cells))
-    time = unit.column("p3_p2_sum")
-    shown = ("pass", "layer_index", "layer", "count", time, "percent_of_kernel_time", "names", "layer_by")
+    shown = ("pass", "layer_index", "layer", "count", "p3_p2_sum_ns", "percent_of_kernel_time", "names", "layer_by")
     columns = (
-        "pass", "iteration", "direction", *shown[1:6], *_sum_columns(unit), "first_call_index", "last_call_index",
+        "pass", "iteration", "direction", *shown[1:6], *_OTHER_SUMS, "first_call_index", "last_call_index",
         "names", "layer_by", "unsure",
     )  # fmt: skip
     return Table(columns=columns, rows=rows, brief=(*shown, "unsure"))
@@ -425,22 +419,17 @@ def _repetition(kernels: Activities) -> Repetition | None:
     return find_repetition([*zip(kernels.name.each(), kernels.grid.each(), kernels.workgroup.each(), strict=True)])
 
 
-COST = ("kernel", "kernel_median", "kernel_min", "kernel_max", "kernel_std")
-"""Times per steady iteration."""
+SCATTER = ("kernel_median_ns", "kernel_min_ns", "kernel_max_ns", "kernel_std_ns")
+"""Times of steady iterations."""
+COST_COLUMNS = (
+    "kernel_ns", "percent_of_kernel_time", "cumulative_percent", *SCATTER, "calls", "kernels", "gflops",
+    "find_ns", "find_kernels", "find_sure", "host_ns", "helpers_ns", "transposes_ns", "flop", "bytes_min",
+    "iterations", "unsure",
+)  # fmt: skip
+"""The columns of `ranked_rows` in order, except those that name the row."""
 
 
-def cost_columns(unit: Unit) -> tuple[str, ...]:
-    """Return the columns of `ranked_rows` in order, except those that name the row."""
-    first, *others = unit.columns(*COST)
-    return (
-        first, "percent_of_kernel_time", "cumulative_percent", *others, "calls", "kernels", "gflops",
-        unit.column("find"), "find_kernels", "find_sure",
-        unit.column("host"), unit.column("helpers"), unit.column("transposes"), "flop", "bytes_min",
-        "iterations", "unsure",
-    )  # fmt: skip
-
-
-def cost_cells(costs: Sequence[SteadyCost[Any]], iterations: int, unit: Unit) -> dict[str, Cell]:
+def cost_cells(costs: Sequence[SteadyCost[Any]], iterations: int) -> dict[str, Cell]:
     """Return the kernel time of one row per steady iteration of one or several runs, and its other costs.
 
     ``iterations``: their number in all of the runs.
@@ -460,42 +449,41 @@ def cost_cells(costs: Sequence[SteadyCost[Any]], iterations: int, unit: Unit) ->
         "flop": part(whole.flop),
         "bytes_min": part(whole.bytes),
         "unsure": whole.unsure or None,
+        "host_ns": part(whole.host_ns),
     }
-    times: dict[str, float | None] = {"host": part(whole.host_ns)}
     if iterations and not whole.untimed:
         ordered = sorted([*[0] * zeros, *samples])
         std = deviation(samples, zeros)
-        scatter = (quantile(ordered, 0.5), ordered[0], ordered[-1], std) if std is not None else (None,) * 4
-        times |= zip(COST, (part_of(sum(samples), iterations), *scatter), strict=True)
-        times |= {"helpers": part(whole.helpers_ns) or None, "transposes": part(whole.transposes_ns) or None}
-        cells["gflops"] = whole.gflops
+        if std is not None:
+            cells |= zip(SCATTER, (quantile(ordered, 0.5), ordered[0], ordered[-1], std), strict=True)
+        cells |= {"kernel_ns": part_of(sum(samples), iterations), "gflops": whole.gflops}
+        cells |= {"helpers_ns": part(whole.helpers_ns) or None, "transposes_ns": part(whole.transposes_ns) or None}
     searches = sum(cost.find_kernels for cost in costs)
     if searches:
-        times["find"] = sum(cost.find_ns for cost in costs)
-        cells["find_kernels"] = searches
+        cells |= {"find_ns": sum(cost.find_ns for cost in costs), "find_kernels": searches}
         cells["find_sure"] = "false" if any(cost.is_find_unsure for cost in costs) else None
-    return known(cells) | unit.cells(times)
+    return known(cells)
 
 
-def ranked_rows(ranking: Ranking[Key], names: Mapping[Key, Row], unit: Unit) -> list[Row]:
+def ranked_rows(ranking: Ranking[Key], names: Mapping[Key, Row]) -> list[Row]:
     """Return a row for each entry of ``ranking``, with the cells ``names`` of its key."""
     iterations = ranking.total.iterations
-    return [{**names[cost.key], **_shares(cost), **cost_cells([cost], iterations, unit)} for cost in ranking]
+    return [{**names[cost.key], **_shares(cost), **cost_cells([cost], iterations)} for cost in ranking]
 
 
-def ends(ranking: Ranking[Key], name: str, unit: Unit) -> list[Row]:
+def ends(ranking: Ranking[Key], name: str) -> list[Row]:
     """Return the last rows, named in the column ``name``: the time in no row, and the total."""
     rest, total = ranking.rest, ranking.total
     parts = {} if rest is None else {rest.key: [rest]}
-    return last_rows(name, {**parts, "total": [total]}, total.iterations, unit)
+    return last_rows(name, {**parts, "total": [total]}, total.iterations)
 
 
-def last_rows(name: str, parts: Mapping[str, Sequence[SteadyCost[str]]], iterations: int, unit: Unit) -> list[Row]:
+def last_rows(name: str, parts: Mapping[str, Sequence[SteadyCost[str]]], iterations: int) -> list[Row]:
     """Return a row for each of ``parts``, with the costs of all runs. The last one is the total."""
     rows: list[Row] = []
     for label, costs in parts.items():
-        cells = cost_cells(costs, iterations, unit)
-        for absent in ("calls", "copies", "gflops", unit.column("host")):
+        cells = cost_cells(costs, iterations)
+        for absent in ("calls", "copies", "gflops", "host_ns"):
             cells.pop(absent, None)
         share = percent(sum(cost.total_ns for cost in costs), sum(cost.total_ns for cost in parts["total"])) or 0.0
         rows.append({name: label, "percent_of_kernel_time": share, **cells})
@@ -508,17 +496,15 @@ def _shares(cost: SteadyCost[Key]) -> dict[str, Cell]:
     return {"percent_of_kernel_time": 100 * cost.share, "cumulative_percent": 100 * cost.cumulative_share}
 
 
-def launch_cells(
-    cost: SteadyCost[Any], unit: Unit, *, api_ns: int | None = None, queue_ns: int | None = None
-) -> dict[str, Cell]:
+def launch_cells(cost: SteadyCost[Any], *, api_ns: int | None = None, queue_ns: int | None = None) -> dict[str, Cell]:
     """Time per steady iteration in the launch calls and in the queue, each summed over all kernels."""
     if not cost.iterations:
         return {}
     sums = (("api", api_ns), ("in_queue", queue_ns))
-    return unit.cells({name: part_of(ns, cost.iterations) for name, ns in sums if ns is not None})
+    return ns_cells({name: part_of(ns, cost.iterations) for name, ns in sums if ns is not None})
 
 
-def kernel_table(measures: Measures, unit: Unit) -> Table:
+def kernel_table(measures: Measures) -> Table:
     """Return one row per kernel name, most time per steady iteration first. Searches, set-up and warm-up are in the
     columns ``find``."""
     ranking, counted = measures.steady.kernels, measures.steady.counted
@@ -528,24 +514,20 @@ def kernel_table(measures: Measures, unit: Unit) -> Table:
     names = {
         cost.key: {
             "name": cost.key,
-            **launch_cells(cost, unit, queue_ns=in_queue[cost.key]),
+            **launch_cells(cost, queue_ns=in_queue[cost.key]),
             **of_counters.get(cost.key, {}),
         }
         for cost in ranking
     }
     shown = [f"measured_{name}" for name in MEASURED if any(f"measured_{name}" in row for row in of_counters.values())]
-    rows = ranked_rows(ranking, names, unit)
-    columns = ["name", *(name for name in cost_columns(unit) if name not in ("kernels", "bytes_min"))]
-    columns.insert(columns.index(unit.column("host")) + 1, unit.column("in_queue"))
-    first, *others = unit.columns(*COST)
+    rows = ranked_rows(ranking, names)
+    columns = ["name", *(name for name in COST_COLUMNS if name not in ("kernels", "bytes_min")), *shown]
+    columns.insert(columns.index("host_ns") + 1, "in_queue_ns")
     brief = (
-        "name", first, "percent_of_kernel_time", "cumulative_percent", "calls", *others, "gflops", unit.column("find"),
-        unit.column("host"), unit.column("in_queue"),
+        "name", "kernel_ns", "percent_of_kernel_time", "cumulative_percent", "calls", *SCATTER, "gflops", "find_ns",
+        "host_ns", "in_queue_ns", *shown,
     )  # fmt: skip
-    columns += shown
-    return Table(
-        columns=tuple(columns), rows=rows, brief=(*brief, *shown), ends=ends(ranking, "name", unit) if rows else ()
-    )
+    return Table(columns=tuple(columns), rows=rows, brief=brief, ends=ends(ranking, "name") if rows else ())
 
 
 def _measured(measures: Measures) -> dict[str, dict[str, Cell]]:

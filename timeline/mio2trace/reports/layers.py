@@ -20,8 +20,8 @@ from mio2trace.measures.statistics import deviation, mean, part_of, percent
 from mio2trace.measures.steady import Node, class_of, layer_tree
 from mio2trace.model.log import FrameworkLog, NetLayer
 from mio2trace.model.tables import NO, Numbers, Pool, present
-from mio2trace.reports import Cell, ColumnRows, Row, Table, Unit, known
-from mio2trace.reports.kernels import COST, cost_cells, last_rows
+from mio2trace.reports import Cell, ColumnRows, Row, Table, in_ns, known, ns_cells
+from mio2trace.reports.kernels import SCATTER, cost_cells, last_rows
 
 
 class Repetition(NamedTuple):
@@ -44,11 +44,11 @@ def printed_runs(logs: Sequence[FrameworkLog]) -> list[Repetition]:
 
 _FIRST = ("layer_index", "layer", "direction", "type", "output")
 _LAST = ("flop", "gflops", "flop_by", "host_by", "layer_by", "unsure")
-_HOST = ("host", "host_std", "launch_overhead", "launch_overhead_std")
-_TIMES = ("host", "kernel", "launch_overhead", "copy")
+_HOST = in_ns("host", "host_std", "launch_overhead", "launch_overhead_std")
+_TIMES = in_ns("host", "kernel", "launch_overhead", "copy")
 
 
-def layer_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
+def layer_table(repetitions: Sequence[Repetition]) -> Table:
     """Return one row per layer and direction, most kernel time first, over the steady iterations of all repetitions.
 
     ``kernel``: kernel time per steady iteration (`mio2trace.measures.steady`). ``find``: time of its searches. ``host``
@@ -82,30 +82,29 @@ def layer_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
     rows: list[Row] = []
     before = 0
     for key in keys:
-        cells = _name_cells(key, net) | _printed_cells(printed.get(key, ()), whole_printed, unit)
+        cells = _name_cells(key, net) | _printed_cells(printed.get(key, ()), whole_printed)
         if ran.get(key):
-            cells |= _host_cells(ran[key], unit)
+            cells |= _host_cells(ran[key])
         if key in costs and (costs[key][0].cost.kernels or ran.get(key)):
             before += time_of[key]
-            cells |= cost_cells(costs[key], iterations, unit) | _shares(time_of[key], before, whole_ns)
+            cells |= cost_cells(costs[key], iterations) | _shares(time_of[key], before, whole_ns)
         elif ran.get(key):
-            cells |= {"iterations": iterations, "kernels": 0, "copies": 0, unit.column("kernel"): 0}
+            cells |= {"iterations": iterations, "kernels": 0, "copies": 0, "kernel_ns": 0}
         rows.append(cells)
-    printed_names = unit.columns("printed", "printed_std", "printed_min", "printed_max")
-    times = unit.columns(*COST)
-    host, find = unit.columns(*_HOST), (unit.column("find"), "find_kernels", "find_sure")
     columns = (
-        *_FIRST, *times[:1], "percent_of_kernel_time", "cumulative_percent", *times[1:], "iterations", "kernels", *find,
-        *host, "copies", unit.column("copy"), *printed_names, "percent_of_printed_time", "printed_count", *_LAST,
+        *_FIRST, "kernel_ns", "percent_of_kernel_time", "cumulative_percent", *SCATTER, "iterations", "kernels",
+        "find_ns", "find_kernels", "find_sure", *_HOST, "copies", "copy_ns", "printed_ns", "printed_std_ns",
+        "printed_min_ns", "printed_max_ns", "percent_of_printed_time", "printed_count", *_LAST,
     )  # fmt: skip
     brief = (
-        *_FIRST[1:3], *times[:1], "percent_of_kernel_time", "cumulative_percent", *times[1:], "kernels", "gflops",
-        find[0], find[2], host[0], host[2], *printed_names[:2], "percent_of_printed_time", "unsure",
+        *_FIRST[1:3], "kernel_ns", "percent_of_kernel_time", "cumulative_percent", *SCATTER, "kernels", "gflops",
+        "find_ns", "find_sure", "host_ns", "launch_overhead_ns", "printed_ns", "printed_std_ns",
+        "percent_of_printed_time", "unsure",
     )  # fmt: skip
-    return Table(columns=columns, rows=rows, brief=brief, ends=_ends(steady, "layer", iterations, unit))
+    return Table(columns=columns, rows=rows, brief=brief, ends=_ends(steady, "layer", iterations))
 
 
-def class_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
+def class_table(repetitions: Sequence[Repetition]) -> Table:
     """Return one row per class of modules and direction, most kernel time first, over the steady iterations."""
     steady = [repetition.measures.steady for repetition in repetitions if repetition.measures is not None]
     costs: defaultdict[LayerKey, list[SteadyCost[LayerKey]]] = defaultdict(list)
@@ -124,14 +123,13 @@ def class_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
         ns = sum(cost.total_ns for cost in costs[key])
         before += ns
         cells = known({"class": key[1], "layers": len(members[key]), "direction": key[2]})
-        rows.append(cells | cost_cells(costs[key], iterations, unit) | _shares(ns, before, whole_ns))
-    kernel, *others = unit.columns(*COST)
+        rows.append(cells | cost_cells(costs[key], iterations) | _shares(ns, before, whole_ns))
     columns = (
-        "class", "direction", "layers", kernel, "percent_of_kernel_time", "cumulative_percent", *others, "calls",
-        "kernels", "gflops", unit.column("host"), "flop", "bytes_min", "iterations", "unsure",
+        "class", "direction", "layers", "kernel_ns", "percent_of_kernel_time", "cumulative_percent", *SCATTER, "calls",
+        "kernels", "gflops", "host_ns", "flop", "bytes_min", "iterations", "unsure",
     )  # fmt: skip
     brief = (*columns[:6], "calls", "kernels", "gflops")
-    return Table(columns=columns, rows=rows, brief=brief, ends=_ends(steady, "class", iterations, unit))
+    return Table(columns=columns, rows=rows, brief=brief, ends=_ends(steady, "class", iterations))
 
 
 def _shares(ns: int, before: int, whole_ns: int) -> dict[str, Cell]:
@@ -141,49 +139,47 @@ def _shares(ns: int, before: int, whole_ns: int) -> dict[str, Cell]:
     return {"percent_of_kernel_time": 100 * ns / whole_ns, "cumulative_percent": 100 * before / whole_ns}
 
 
-def _ends(steady: Sequence[Steady], name: str, iterations: int, unit: Unit) -> list[Row]:
+def _ends(steady: Sequence[Steady], name: str, iterations: int) -> list[Row]:
     """Return the last rows: kernels in no layer, and the total."""
     rests = [of.layers.rest for of in steady if of.layers.rest is not None]
     totals = [of.total for of in steady]
     if not sum(cost.total_ns for cost in totals):
         return []
     parts = {"in no layer": rests} if rests else {}
-    return last_rows(name, {**parts, "total": totals}, iterations, unit)
+    return last_rows(name, {**parts, "total": totals}, iterations)
 
 
-def _printed_cells(values: Sequence[int], whole: float, unit: Unit) -> dict[str, Cell]:
+def _printed_cells(values: Sequence[int], whole: float) -> dict[str, Cell]:
     if not values:
         return {}
     std = deviation(values)
     extremes = {} if std is None else {"printed_std": std, "printed_min": min(values), "printed_max": max(values)}
     cells = {"printed_count": len(values), "percent_of_printed_time": percent(mean(values), whole)}
-    return known(cells) | unit.cells({"printed": mean(values), **extremes})
+    return known(cells) | ns_cells({"printed": mean(values), **extremes})
 
 
-def execution_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
+def execution_table(repetitions: Sequence[Repetition]) -> Table:
     """Return one row per execution of a layer, also in the warm-up (iteration 0), in order of execution."""
     net = _net(repetitions)
     parts = [
-        _executed(number, one.measures.executions, net, unit)
+        _executed(number, one.measures.executions, net)
         for number, one in enumerate(repetitions)
         if one.measures is not None
     ]
     rows = parts[0] if len(parts) == 1 else [row for part in parts for row in part]
-    measured = unit.columns("host", "kernel", "launch_overhead")
-    columns = ("repetition", "iteration", *_FIRST, "kernels", "copies", *measured, unit.column("copy"), *_LAST)
+    columns = ("repetition", "iteration", *_FIRST, "kernels", "copies", *_TIMES, *_LAST)
     several = ("repetition",) if len(repetitions) > 1 else ()
-    brief = (*several, "iteration", *_FIRST[:3], "kernels", *measured, "flop", "gflops", "layer_by", "unsure")
+    brief = (*several, "iteration", *_FIRST[:3], "kernels", *_TIMES[:3], "flop", "gflops", "layer_by", "unsure")
     return Table(columns=columns, rows=rows, brief=brief)
 
 
-def _executed(repetition: int, ran: Executions, net: Mapping[str, NetLayer], unit: Unit) -> ColumnRows:
+def _executed(repetition: int, ran: Executions, net: Mapping[str, NetLayer]) -> ColumnRows:
     count = len(ran.layer)
     order = np.lexsort((ran.iteration, ran.iteration == NO))  # layers stay in order of execution
     names = [_name_cells(key, net) for key in ran.layers]
     layer = ran.layer[order].astype(np.int32)
     of_names = ("layer_index", "layer", "direction", "type", "output")
     columns: dict[str, Numbers | Pool[Any]] = {name: Pool([of.get(name) for of in names], layer) for name in of_names}
-    times = {unit.column(name): getattr(ran, f"{name}_ns")[order] for name in _TIMES}
     work = ran.work.take(order)
     flops = [cost.flop for cost in work.values]
     by = ran.host_by.take(order)
@@ -192,7 +188,7 @@ def _executed(repetition: int, ran: Executions, net: Mapping[str, NetLayer], uni
         "iteration": ran.iteration[order],
         "kernels": ran.kernels[order],
         "copies": ran.copies[order],
-        **times,
+        **{name: getattr(ran, name)[order] for name in _TIMES},
         "flop": Pool(flops, work.codes),
         "flop_by": Pool([None if cost.flop is None else cost.flop_by for cost in work.values], work.codes),
         "gflops": Pool([cost.gflops for cost in work.values], work.codes),
@@ -200,7 +196,7 @@ def _executed(repetition: int, ran: Executions, net: Mapping[str, NetLayer], uni
         "layer_by": Pool([evidence or None for evidence in ran.layer_by.values], ran.layer_by.codes[order]),
         "unsure": np.where(ran.unsure == 0, NO, ran.unsure)[order],
     }
-    return ColumnRows(columns, count, {} if unit.name == "ns" else dict.fromkeys(times, unit.of))
+    return ColumnRows(columns, count)
 
 
 def _net(repetitions: Sequence[Repetition]) -> Mapping[str, NetLayer]:
@@ -214,7 +210,7 @@ def _name_cells(key: LayerKey, net: Mapping[str, NetLayer]) -> dict[str, Cell]:
     return known({"layer_index": index, "layer": layer, "direction": direction, **facts})
 
 
-def _host_cells(ran: Sequence[tuple[Executions, Numbers]], unit: Unit) -> dict[str, Cell]:
+def _host_cells(ran: Sequence[tuple[Executions, Numbers]]) -> dict[str, Cell]:
     """Return means over executions if all have the value, and the values that these have in common. ``ran``: rows of
     the executions of each run."""
 
@@ -241,7 +237,7 @@ def _host_cells(ran: Sequence[tuple[Executions, Numbers]], unit: Unit) -> dict[s
     host_by = {word for of, rows in ran for word in of.host_by.take(rows).each() if word}
     cells |= {"host_by": ", ".join(sorted(host_by)) or None, "layer_by": dict(evidence) or None}
     unsure: int = sum(column("unsure"))
-    return unit.cells(times) | known({**cells, "unsure": unsure or None})
+    return ns_cells(times) | known({**cells, "unsure": unsure or None})
 
 
 _MEASURES = {
@@ -261,7 +257,7 @@ def times_of_log(log: FrameworkLog) -> Iterator[tuple[str, int]]:
             yield measure, ns
 
 
-def times_table(times: Sequence[Mapping[str, Sequence[int]]], unit: Unit) -> Table:
+def times_table(times: Sequence[Mapping[str, Sequence[int]]]) -> Table:
     """Return one row per measure, with its value in each repetition (``values``), their mean and deviation.
 
     ``time_fw``, ``time_bw``, ``time_fwbw``: forward pass, backward pass, both, each a mean over the iterations.
@@ -275,9 +271,9 @@ def times_table(times: Sequence[Mapping[str, Sequence[int]]], unit: Unit) -> Tab
         std = deviation(values)
         part = None if std is None or not sum(values) else 100 * std * len(values) / sum(values)
         cells = known({"measure": measure, "count": len(values), "std_percent": part})
-        cells |= unit.cells({"mean": mean(values), "std": std, "min": min(values), "max": max(values)})
-        rows.append({**cells, unit.column("values"): [unit.of(value) for value in values]})
-    columns = ("measure", "count", *unit.columns("mean", "std"), "std_percent", *unit.columns("min", "max", "values"))
+        cells |= ns_cells({"mean": mean(values), "std": std, "min": min(values), "max": max(values)})
+        rows.append({**cells, "values_ns": values})
+    columns = ("measure", "count", "mean_ns", "std_ns", "std_percent", "min_ns", "max_ns", "values_ns")
     return Table(columns=columns, rows=rows)
 
 
@@ -287,7 +283,7 @@ _INDENT = "  "
 _NAMELESS = {"all": "all kernels", "layer": "in no layer", "operation": "in no operation", "kernel": ""}
 
 
-def tree_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
+def tree_table(repetitions: Sequence[Repetition]) -> Table:
     """Return the rows of the first run with a profile; times are means per steady iteration.
 
     ``total``: the time of a node with all nodes below it. ``own``: the time of a layer's kernels outside of the layers
@@ -301,24 +297,22 @@ def tree_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
     for number, (level, node) in enumerate(root.walk()):
         del path[level:]
         parent: dict[str, Cell] = {"parent": path[-1]} if path else {}
-        rows.append(
-            {"level": level, "node": number, **parent, **_tree_cells(node, level, root.total_ns, iterations, unit)}
-        )
+        rows.append({"level": level, "node": number, **parent, **_tree_cells(node, level, root.total_ns, iterations)})
         path.append(number)
-    own, total = unit.column("own"), unit.column("total")
-    brief = ("tree", "kind", own, total, "percent_of_kernel_time", "kernels")
+    brief = ("tree", "kind", "own_ns", "total_ns", "percent_of_kernel_time", "kernels")
     columns = (*brief, "level", "node", "parent", "name")
     return Table(columns=columns, rows=rows, brief=brief, keys=("tree",), empty="no kernel in a steady iteration")
 
 
-def _tree_cells(node: Node, level: int, whole_ns: int, iterations: int, unit: Unit) -> dict[str, Cell]:
+def _tree_cells(node: Node, level: int, whole_ns: int, iterations: int) -> dict[str, Cell]:
     name = node.name or _NAMELESS[node.kind]
     return known(
         {
             "tree": _INDENT * level + name,
             "kind": node.kind,
             "name": name,
-            **unit.cells({"own": part_of(node.own_ns, iterations), "total": part_of(node.total_ns, iterations)}),
+            "own_ns": part_of(node.own_ns, iterations),
+            "total_ns": part_of(node.total_ns, iterations),
             "kernels": part_of(node.total_kernels, iterations),
             "percent_of_kernel_time": 100 * node.total_ns / whole_ns if whole_ns else None,
         }

@@ -26,8 +26,8 @@ from mio2trace.ops.operation import Operation, OperationFacts, operation_name, p
 from mio2trace.ops.problem import Form
 from mio2trace.ops.values import shape_text
 from mio2trace.outgoing import count, shortened, visible
-from mio2trace.reports import Cell, Row, Table, Unit, cell_text, grouped, known
-from mio2trace.reports.kernels import cost_columns, ends, launch_cells, ranked_rows
+from mio2trace.reports import Cell, Row, Table, cell_text, grouped, known
+from mio2trace.reports.kernels import COST_COLUMNS, ends, launch_cells, ranked_rows
 from mio2trace.schema import LOGGED
 
 COLUMNS = tuple(column.name for column in LOGGED)
@@ -322,29 +322,23 @@ def driver_lines(
 PLACE = ("layer", "layer_direction", "iteration", "source")
 """Columns that show where an operation ran: the layer, the direction (forward or backward), the iteration, and the line
 of the program that launched it."""
-LAUNCHED = ("api", "in_queue")
+LAUNCHED = ("api_ns", "in_queue_ns")
 """Columns with the launches of an operation (`mio2trace.measures.device_time`)."""
-EACH = ("kernel", "percent_of_kernel_time", "kernels", "gflops", *LAUNCHED, "helpers", "transposes", "sure")
+EACH = ("kernel_ns", "percent_of_kernel_time", "kernels", "gflops", *LAUNCHED, "helpers_ns", "transposes_ns", "sure")
 """Columns of an operation. ``helpers`` is a part of ``kernel`` (im2col, fills, transposes, ...), ``transposes`` a part
 of ``helpers``. ``percent_of_kernel_time``: of the kernel time of the whole recording. ``sure``: false if a link has low
 confidence."""
 BANDWIDTH = ("message_bytes", "algorithm_gb_per_s", "bus_gb_per_s")
 """Columns of collectives (`mio2trace.reports.ops`)."""
-_TIMES = ("kernel", *LAUNCHED, "helpers", "transposes", "mean", "min", "max")
 SUMMED = (
-    "kernels", "kernel", "mean", "min", "max", "percent_of_kernel_time", "gflops",
+    "kernels", "kernel_ns", "mean_ns", "min_ns", "max_ns", "percent_of_kernel_time", "gflops",
     "helpers_percent", "transposes_percent",
 )  # fmt: skip
 """Columns of a group. Mean, least and most are over its operations that have kernels; shares are shares of ``kernel``.
 """
-NS = Unit("ns")
 
 
-def _named(names: Iterable[str], unit: Unit) -> tuple[str, ...]:
-    return tuple(unit.column(name) if name in _TIMES else name for name in names)
-
-
-def cost_table(operations: Iterable[Operation], measures: Measures, unit: Unit = NS) -> Table:
+def cost_table(operations: Iterable[Operation], measures: Measures) -> Table:
     """Return one row per operation, in log order, with its cost."""
     whole = measures.whole.timed_ns
     rows: list[Row] = []
@@ -355,28 +349,27 @@ def cost_table(operations: Iterable[Operation], measures: Measures, unit: Unit =
         cells = {**row(operation), "kernels": 0}
         if index in measures.operation_at and measures.first_of[index] != NONE:
             cost = measures.of_operation(index)
-            times: dict[str, float | None] = {name: sums[index] for name, sums in zip(LAUNCHED, launched, strict=True)}
-            parts = {"helpers": cost.helpers_ns or None, "transposes": cost.transposes_ns or None}
-            times |= {"kernel": cost.kernel_ns, **parts}
-            facts = {"kernels": cost.kernels, "gflops": cost.gflops, "sure": None if cost.sure else "false"}
-            cells |= known(facts) | unit.cells(times) | _place(measures, index)
+            facts: dict[str, Cell | None] = {name: of[index] for name, of in zip(LAUNCHED, launched, strict=True)}
+            facts |= {"kernel_ns": cost.kernel_ns, "helpers_ns": cost.helpers_ns or None}
+            facts |= {"transposes_ns": cost.transposes_ns or None, "kernels": cost.kernels, "gflops": cost.gflops}
+            facts["sure"] = None if cost.sure else "false"
+            cells |= known(facts) | _place(measures, index)
             if cost.kernel_ns is not None and whole:
                 cells["percent_of_kernel_time"] = 100 * cost.kernel_ns / whole
         rows.append(cells)
     plain = table([("", ())])
     left = ("doubts", "flop", "bytes_min", "batch", "operation", "line")
     brief = [name for name in BRIEF if name not in left]
-    each = _named(EACH, unit)
     return msgspec.structs.replace(
         plain,
-        columns=(*plain.columns, *PLACE, *each),
+        columns=(*plain.columns, *PLACE, *EACH),
         rows=rows,
-        brief=("operation", "line", "layer", *each[:2], *brief, *each[2:], "doubts"),
+        brief=("operation", "line", "layer", *EACH[:2], *brief, *EACH[2:], "doubts"),
         empty="the log has no operation",
     )
 
 
-def steady_table(operations: Sequence[Operation], measures: Measures, by: Sequence[str], unit: Unit) -> Table:
+def steady_table(operations: Sequence[Operation], measures: Measures, by: Sequence[str]) -> Table:
     """Return one row for all operations with equal values in ``by`` (default: layer and name), by time per steady
     iteration.
 
@@ -412,20 +405,19 @@ def steady_table(operations: Sequence[Operation], measures: Measures, by: Sequen
     for cost in ranking:
         texts: dict[str, Cell] = {name: text for name, text in zip(first, cost.key, strict=True) if text}
         api_ns, queue_ns = launched.get(cost.key, (None, None))
-        texts |= launch_cells(cost, unit, api_ns=api_ns, queue_ns=queue_ns)
+        texts |= launch_cells(cost, api_ns=api_ns, queue_ns=queue_ns)
         one_of = collectives.get(cost.key)
         made = None if one_of is None else bandwidth(one_of, cost.calls, cost.total_ns)
         rates = {} if made is None else {name: rate for name, rate in zip(BANDWIDTH, made, strict=True) if rate}
         names[cost.key] = {**texts, **shared.get(cost.key, {}), **rates} if cost.key in shared else texts
-    rows = [row for row in ranked_rows(ranking, names, unit) if "phase" not in by or row.get("phase") != "find"]
-    costs = cost_columns(unit)
+    rows = [row for row in ranked_rows(ranking, names) if "phase" not in by or row.get("phase") != "find"]
     bandwidths = BANDWIDTH if collectives else ()
-    others = (name for name in (*plain.columns, *PLACE) if name not in (*first, *costs))
-    columns = (*first, *costs, *unit.columns(*LAUNCHED), *bandwidths, *others)
+    others = (name for name in (*plain.columns, *PLACE) if name not in (*first, *COST_COLUMNS))
+    columns = (*first, *COST_COLUMNS, *LAUNCHED, *bandwidths, *others)
     brief = (
-        *first, *costs[:3], "calls", "gflops",
+        *first, *COST_COLUMNS[:3], "calls", "gflops",
         *(name for name in ("solver", "algorithm", "dtype") if name not in first),
-        *costs[3:7], unit.column("find"), "find_sure", *unit.columns("host", *LAUNCHED, "helpers", "transposes"),
+        *COST_COLUMNS[3:7], "find_ns", "find_sure", "host_ns", *LAUNCHED, "helpers_ns", "transposes_ns",
         "kernels", "unsure", *bandwidths,
     )  # fmt: skip
     return msgspec.structs.replace(
@@ -433,7 +425,7 @@ def steady_table(operations: Sequence[Operation], measures: Measures, by: Sequen
         columns=columns,
         rows=rows,
         brief=brief,
-        ends=ends(ranking, first[0], unit) if rows else (),
+        ends=ends(ranking, first[0]) if rows else (),
         empty="no operation has kernels",
         keys=first,
     )
@@ -495,28 +487,25 @@ def _place(measures: Measures, index: int) -> dict[str, Cell]:
     return cells if iterations or iteration is None else {**cells, "iteration": iteration}
 
 
-def summed(each: Table, by: Sequence[str], unit: Unit = NS) -> Table:
+def summed(each: Table, by: Sequence[str]) -> Table:
     """Return one row for all rows of `table` with equal values in ``by``, most time first: calls, sum, mean, least and
     most.
 
     Raises KeyError with the first unknown column.
     """
-    own, kernel = _named(EACH, unit), unit.column("kernel")
-    plain = msgspec.structs.replace(each, columns=tuple(name for name in each.columns if name not in own))
-    together = grouped(plain, by, lambda rows: _sums(rows, unit))
+    plain = msgspec.structs.replace(each, columns=tuple(name for name in each.columns if name not in EACH))
+    together = grouped(plain, by, _sums)
     first = ("count", *by)
-    named = _named(SUMMED, unit)
     return msgspec.structs.replace(
         together,
-        columns=(*first, *named, *(name for name in together.columns if name not in first)),
-        rows=sorted(together.rows, key=lambda row: -_number(row.get(kernel))),
-        brief=(*first, *named, *(name for name in ("algorithm", "solver") if name not in by)),
+        columns=(*first, *SUMMED, *(name for name in together.columns if name not in first)),
+        rows=sorted(together.rows, key=lambda row: -_number(row.get("kernel_ns"))),
+        brief=(*first, *SUMMED, *(name for name in ("algorithm", "solver") if name not in by)),
     )
 
 
-def _sums(rows: Sequence[Row], unit: Unit) -> Mapping[str, Cell]:
-    kernel = unit.column("kernel")
-    ran = [_number(row[kernel]) for row in rows if kernel in row]
+def _sums(rows: Sequence[Row]) -> Mapping[str, Cell]:
+    ran = [_number(row["kernel_ns"]) for row in rows if "kernel_ns" in row]
     if not ran:
         return {"kernels": 0}
     total = sum(ran)
@@ -527,13 +516,13 @@ def _sums(rows: Sequence[Row], unit: Unit) -> Mapping[str, Cell]:
     sums: dict[str, Cell] = {
         "kernels": int(whole("kernels")),
         "percent_of_kernel_time": whole("percent_of_kernel_time"),
-        **dict(zip(_named(SUMMED[1:5], unit), (total, total / len(ran), min(ran), max(ran)), strict=True)),
+        **dict(zip(SUMMED[1:5], (total, total / len(ran), min(ran), max(ran)), strict=True)),
     }
-    work = sum(_number(row.get("gflops")) * _number(row.get(kernel)) for row in rows)
+    work = sum(_number(row.get("gflops")) * _number(row.get("kernel_ns")) for row in rows)
     if work and total:
         sums["gflops"] = work / total
     for name in ("helpers", "transposes"):
-        if part := whole(unit.column(name)):
+        if part := whole(f"{name}_ns"):
             sums[f"{name}_percent"] = 100 * part / total
     return sums
 
