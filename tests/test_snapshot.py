@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import mio2trace
 from mio2trace.analysis import snapshot_of
 from mio2trace.answer.content import machine
+from mio2trace.files import Input
 from mio2trace.model.miopen import Message, MiopenLog
 from mio2trace.model.profile import (
     Activity,
@@ -157,26 +158,37 @@ def test_every_record_that_a_run_may_hold_has_a_name() -> None:
     assert len(names) == len(set(names.values())) > 50
 
 
-PROFILE = Profile(source=0, records=3, activities=tuple(Activity(number, "kernel", "k") for number in range(3)))
+PROFILE = Profile(
+    source=0,
+    records=3,
+    activities=tuple(Activity(number, "kernel", "k") for number in range(3)),
+    ranges=(Range("range", "r", 0, 0, 1),),
+)
 
 
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [
-        ("nothing", [0, 0, 0], "unknown field"),
-        ("queue", b"\1\0\0", "different lengths"),
-        ("queue", [0, 0, 0], "Expected"),
-        ("queue", b"\1\0\0\x80", "no number"),
-        ("queue", b"\x20" + bytes(8) + b"\3" + bytes(9), "numbers of 3 bytes"),
-        ("queue", b"", "numbers of 0 bytes"),
-        ("queue", b"\2\0\0\0", "multiple"),
-        ("kind", {"words": ["thing"], "codes": b"\1\0\0\0"}, "Invalid enum value"),
-        ("name", {"words": ["a"], "codes": b"\1\0\0\1"}, "out of range"),
-        ("name", {"words": ["a"], "codes": b"\1\0\0\xff"}, "out of range"),
-        ("grid", {"words": [[1, 2]], "codes": b"\1\0\0\0"}, "length 3"),
-        ("call", b"\1\x80\x80\7", "no record of its kind"),
-        ("call", b"\1\x80\x80\0", "no record of its kind"),
-        ("call", b"\1\x80\x80\xfe", "no record of its kind"),
+        ("nothing", [0], "unknown field"),
+        ("queue", [b"\1\0\0\0"] * 2, "different lengths"),
+        ("queue", [b"\1\0\0"], "different lengths"),
+        ("queue", [0], "Expected"),
+        ("queue", [b"\1\0\0\x80"], "no number"),
+        ("queue", [b"\x20" + bytes(8) + b"\3" + bytes(9)], "numbers of 3 bytes"),
+        ("queue", [b"\0"], "numbers of 0 bytes"),
+        ("queue", [b"\2\0\0\0"], "multiple"),
+        ("kind", {"words": [["thing"]], "codes": [0]}, "Invalid enum value"),
+        ("kind_of", [b"\1\0\0\1"], "out of range"),
+        ("name_of", [b"\1\0\0\1"], "out of range"),
+        ("name_of", [b"\1\0\0\xff"], "out of range"),
+        ("name_of", [b""], "numbers of 0 bytes"),
+        ("grid", {"words": [[[1, 2]]], "codes": [0]}, "length 3"),
+        ("calls", [2], "no record of its kind"),
+        ("calls", [-1], "Expected"),
+        ("call", [b"\1\0\0\0"], "out of range"),
+        ("call", [b"\1\xfe\xfe\xfe"], "out of range"),
+        ("range", [b"\5" + bytes(24)], "numbers of 5 bytes"),
+        ("range", [b"\10" + bytes(16) + b"\0\0\0\x80\0\0\0\0"], "out of range"),
         ("number", None, "number"),
         ("", None, "Expected `object`"),
     ],
@@ -184,11 +196,11 @@ PROFILE = Profile(source=0, records=3, activities=tuple(Activity(number, "kernel
 def test_what_is_damaged_is_refused(field: str, value: object, said: str) -> None:
     """Unknown fields, other lengths and types, numbers of records that are none, or of another class."""
     tables = to_tables(PROFILE)
-    at = next(at for at, table in enumerate(tables) if table.part == "Activity")
+    at = next(at for at, table in enumerate(tables) if table.part == "Activities")
     columns = msgspec.msgpack.decode(tables[at].data)
     changed = msgspec.msgpack.encode(columns | {field: value} if field else [columns])
     with pytest.raises((Damaged, LookupError, TypeError, ValueError, msgspec.MsgspecError), match=said):
-        from_tables(Profile, [*tables[:at], Table("Activity", changed), *tables[at + 1 :]])
+        from_tables(Profile, [*tables[:at], Table("Activities", changed), *tables[at + 1 :]])
 
 
 def test_tables_that_do_not_belong_are_refused() -> None:
@@ -200,14 +212,30 @@ def test_tables_that_do_not_belong_are_refused() -> None:
 
 
 def test_what_is_shared_again_and_again_is_refused() -> None:
-    """An activity that a profile names 400,000 times; a thousand times is no fault."""
+    """A range that a profile names 400,000 times; a thousand times is no fault."""
     tables = to_tables(PROFILE)
     columns = msgspec.msgpack.decode(tables[-1].data)
-    (first, *_) = unpacked(columns["activities"][0])
+    (ranges,) = columns["ranges"]
     for times, is_refused in ((300, False), (400_000, True)):
-        changed = msgspec.msgpack.encode(columns | {"activities": [packed(np.full(times, first))]})
+        changed = msgspec.msgpack.encode(columns | {"ranges": [ranges * times]})
         with pytest.raises(Damaged, match="that stand for") if is_refused else contextlib.nullcontext():
             from_tables(Profile, [*tables[:-1], Table(tables[-1].part, changed)])
+
+
+def test_commands_that_profiles_share_again_and_again_are_refused() -> None:
+    """All profiles of a run may be of the same commands, but not 10,000 of them."""
+    commands = Activities.of_columns(
+        9000, number=np.arange(9000), name=Pool.same("k", 9000), kind=np.zeros(9000, np.int8), calls=Calls(),
+        call=np.full(9000, -1),
+    )  # fmt: skip
+    profile = Profile(source=0, records=9000, activities=commands)
+    for times, is_refused in ((10, False), (10_000, True)):
+        root = Input(
+            source=0, name="", path="", format="", size=0, sha256="", content_sha256="", records=(profile,) * times
+        )
+        with pytest.raises(Damaged, match="that stand for") if is_refused else contextlib.nullcontext():
+            back = from_tables(Input, to_tables(root))
+            assert len({id(one.activities) for one in back.records}) == 1
 
 
 @pytest.mark.parametrize(("more", "said"), [(0, "its checksum differs"), (1 << 25, "no snapshot of a run")])
@@ -284,7 +312,7 @@ def test_a_snapshot_of_an_older_version_says_what_to_do(tmp_path: Path) -> None:
             f"COPY (SELECT 'Run' AS part, 'name' AS name, 1 AS count, '\\x91'::BLOB AS data) TO {sql_text(place)}"
             " (FORMAT parquet, KV_METADATA {snapshot: '2', generator: 'mio2trace 0.2.0'})"
         )
-    with pytest.raises(InputError, match=r"version 2, this reads 6: its tables can be asked .*write the dataset again"):
+    with pytest.raises(InputError, match=r"version 2, this reads 7: its tables can be asked .*write the dataset again"):
         read(place)
 
 

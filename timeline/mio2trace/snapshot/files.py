@@ -42,7 +42,7 @@ from mio2trace.snapshot import FOLDER
 from mio2trace.snapshot.database import Stream, asked, beside, connection, for_writing, literal, pieces, sql_text
 from mio2trace.snapshot.objects import Damaged, Table, from_tables, packed, to_tables, unpacked
 
-VERSION = "6"
+VERSION = "7"
 _INSTEAD = (
     "its tables can be asked (`mio2trace query`); for all else write the dataset again from the files of its runs"
 )

@@ -18,11 +18,12 @@ come the steps from each number to the next. After `_BASE` comes a number that w
 from __future__ import annotations
 
 import inspect
+import itertools
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache, reduce
-from itertools import accumulate, chain
+from itertools import chain
 from operator import attrgetter, or_
 from types import GenericAlias, NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -40,165 +41,9 @@ from mio2trace.ops.operation import Operation, OperationFacts
 from mio2trace.privacy import never_shown
 from mio2trace.runs import Share
 
-TABLES: Mapping[type, type[Activities | Calls]] = {Activity: Activities, Call: Calls}
-RECORDS: Mapping[type, type] = {table: kind for kind, table in TABLES.items()}
-WEIGHTS: Mapping[type, int] = {Activity: 4, Call: 1}
-"""The records that each row stands for: a command, its call, what OpenCL records of it, and its resources."""
-
 
 class Damaged(Exception):
     """The data was not written here as such a table."""
-
-
-# -- Commands and calls ------------------------------------------------------------------------------------------------
-#
-# They are stored column by column like all records, but without making records. `TABLES` has the class of the table
-# by the class of its records. `column_of` gives a column of all tables of a class as one, and `table_of` makes a
-# table of what was read.
-
-
-class RowsOf(NamedTuple):
-    """A column whose values are rows of a table; -1 for none."""
-
-    table: Calls
-    rows: Codes
-
-    def packed(self, number: Mapping[int, int]) -> Numbers:
-        """The rows as numbers of records, `NO` for none. ``number``: that of the table's first row, by the identity of
-        the table."""
-        start = number[id(self.table)]
-        return np.where(self.rows < 0, NO, self.rows.astype(np.int64) + start)
-
-
-Column = Numbers | Pool[Any] | RowsOf
-
-
-def column_of(field: str, tables: Sequence[Activities | Calls]) -> Column:
-    """Return a column of all tables of a class, one after the other."""
-    if field == "call":
-        return _launched([table for table in tables if isinstance(table, Activities)])
-    if field == "kind":
-        return _used([Pool(KINDS, table.kind.astype(np.int32)) for table in tables])  # type: ignore[union-attr]
-    if field == "range":
-        places = _together([table.range for table in tables])  # type: ignore[union-attr]
-        return np.where(places < 0, NO, places.astype(np.int64))
-    parts = [getattr(table, field) for table in tables]
-    return _used(parts) if isinstance(parts[0], Pool) else _together(parts)
-
-
-def _together(parts: Sequence[Any]) -> Any:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
-def length(column: Column | Sequence[Any]) -> int:
-    """Return the number of rows."""
-    return len(column.codes if isinstance(column, Pool) else column.rows if isinstance(column, RowsOf) else column)
-
-
-def members(column: Column) -> Iterator[Any]:
-    """The records, or the table, that a column refers to."""
-    if isinstance(column, RowsOf):
-        yield column.table
-    elif isinstance(column, Pool):
-        yield from (value for value in column.values if value is not None)
-
-
-def _used(pools: Sequence[Pool[Any]]) -> Pool[Any]:
-    """One pool of several, without values that no row has."""
-    number: dict[Any, int] = {}
-    codes = []
-    for pool in pools:
-        there = np.zeros(len(pool.values), bool)
-        there[pool.codes] = True
-        new = [number.setdefault(value, len(number)) if is_there else -1
-               for value, is_there in zip(pool.values, there.tolist(), strict=True)]  # fmt: skip
-        is_same = new == list(range(len(new)))
-        codes.append(pool.codes if is_same else np.array(new, np.int32)[pool.codes])
-    return Pool(list(number), _together(codes))
-
-
-def _launched(tables: Sequence[Activities]) -> RowsOf:
-    """The calls that launched any of the commands."""
-    own = [table.with_their_calls() for table in tables]
-    starts = accumulate((len(table.calls) for table in own), initial=0)
-    rows = [np.where(table.call < 0, -1, table.call + start) for table, start in zip(own, starts, strict=False)]
-    calls = [table.calls for table in own]
-    every: Calls = calls[0]
-    if len(calls) > 1:
-        columns = {field: column_of(field, calls) for field in Call.__struct_fields__}
-        every = Calls.of_columns(sum(map(len, calls)), **columns)
-    return RowsOf(every, np.concatenate(rows).astype(np.int32))
-
-
-def held(kind: type, given: Numbers, earlier: Sequence[Any], starts: Mapping[int, int], where: str) -> Column:
-    """Return the column of the records of the class ``kind`` that have these numbers. Raises `Damaged` if one has no
-    such record."""
-    if kind in TABLES:
-        launched = given != NO
-        table, rows = _found(kind, given[launched], earlier, starts, where)
-        used, row_of = np.unique(rows, return_inverse=True)
-        places = np.full(len(given), -1, np.int32)
-        places[launched] = row_of
-        return RowsOf(table.take(used), places)
-    distinct, codes = np.unique(given, return_inverse=True)
-    records: list[Any] = []
-    for number in distinct.tolist():
-        if number != NO and not (0 <= number < len(earlier) and isinstance(earlier[number], kind)):
-            raise _no_record(number, where)
-        records.append(None if number == NO else earlier[number])
-    return Pool(records, codes.astype(np.int32))
-
-
-def rows_of(
-    kind: type, given: Numbers, earlier: Sequence[Any], starts: Mapping[int, int], where: str
-) -> Activities | Calls:
-    """Return the rows of a table that have these numbers. Raises `Damaged` if one has no such row."""
-    table, rows = _found(kind, given, earlier, starts, where)
-    if np.array_equal(rows, np.arange(len(table))):
-        return table  # type: ignore[no-any-return]
-    some = table.take(rows)
-    return some.with_their_calls() if isinstance(some, Activities) else some
-
-
-def _found(
-    kind: type, given: Numbers, earlier: Sequence[Any], starts: Mapping[int, int], where: str
-) -> tuple[Any, Numbers]:
-    """Return the table of these numbers of records, and their rows in it."""
-    if not len(given):
-        return TABLES[kind](), given
-    first = int(given[0])
-    table = earlier[first] if 0 <= first < len(earlier) else None
-    if not isinstance(table, TABLES[kind]):
-        raise _no_record(first, where)
-    rows = given - starts[id(table)]
-    wrong = (rows < 0) | (rows >= len(table))
-    if wrong.any():
-        raise _no_record(int(given[wrong][0]), where)
-    return table, rows
-
-
-def _no_record(number: int, where: str) -> Damaged:
-    return Damaged(f"{where} holds {number}, which is no record of its kind")
-
-
-def table_of(kind: type, count: int, read: Mapping[str, Column]) -> Activities | Calls:
-    """Return the table of ``count`` rows. A column that the file does not have is empty; raises `Damaged` if records
-    need it."""
-    missing = [one.name for one in msgspec.structs.fields(kind) if one.required and one.name not in read]
-    if missing:
-        raise Damaged(f"no {kind.__name__}.{missing[0]}, a number or name that every record has")
-    given: dict[str, Any] = dict(read)
-    if kind is Activity:
-        call = given.pop("call", None)
-        given["calls"], given["call"] = call or (Calls(), np.full(count, -1, np.int32))
-        given["kind"] = np.array([KINDS.index(one) for one in given["kind"].values], np.int8)[given["kind"].codes]
-        if "range" in given:
-            places = np.where(given["range"] == NO, -1, given["range"])
-            given["range"] = places.astype(np.int32)
-            if (given["range"] != places).any():
-                raise Damaged("a range of more than 32 bits")
-    made: Activities | Calls = TABLES[kind].of_columns(count, **given)
-    return made
 
 
 MOST_SHARED = 100
@@ -223,6 +68,98 @@ class Table(msgspec.Struct, frozen=True, array_like=True):
     data: bytes | bytearray
 
 
+# -- Commands and calls ------------------------------------------------------------------------------------------------
+#
+# A table is one record, a *form*, with a field for each column. Whole numbers are bytes, as everywhere. Of other values
+# the distinct ones are stored and, as bytes, of each row the place of its value among them, -1 for none.
+
+_PLACES = ("call", "range")
+
+
+def _form_of(table: type[Activities | Calls], *more: tuple[str, Any]) -> type[msgspec.Struct]:
+    columns: list[Any] = [*more]
+    hints = get_type_hints(table.of)
+    for field in msgspec.structs.fields(table.of):
+        hint, default = hints[field.name], () if field.required else (b"",)
+        if hint in _WHOLE or field.name in _PLACES:
+            columns.append((field.name, bytes, *default))
+            continue
+        if NoneType in get_args(hint):
+            hint = reduce(or_, [one for one in get_args(hint) if one is not NoneType])
+        columns += [(field.name, GenericAlias(tuple, (hint, Ellipsis)), ()), (f"{field.name}_of", bytes, *default)]
+    return msgspec.defstruct(table.__name__, columns, frozen=True, kw_only=True)
+
+
+_CALLS = _form_of(Calls)
+_ACTIVITIES = _form_of(Activities, ("calls", _CALLS))
+_TABLES: Mapping[Any, type[Activities | Calls]] = {_CALLS: Calls, _ACTIVITIES: Activities}
+_FORMS: Mapping[Any, type[msgspec.Struct]] = {Sequence[Call]: _CALLS, Sequence[Activity]: _ACTIVITIES}
+
+
+def _stored(table: Activities | Calls) -> msgspec.Struct:
+    """Return the form of a table. Numbers become bytes when they are written: they may be as large as all else."""
+    cells: dict[str, Any] = {}
+    if isinstance(table, Activities):
+        table = table.with_their_calls()
+        cells["calls"] = table.calls
+    for field in table.of.__struct_fields__:
+        column = getattr(table, field)
+        if field == "kind":
+            column = Pool(KINDS, column)
+        if isinstance(column, Pool):
+            is_used = np.zeros(len(column.values), bool)
+            is_used[column.codes] = True
+            known: dict[Any, int] = {}
+            places = [
+                known.setdefault(value, len(known)) if used and value is not None else -1
+                for value, used in zip(column.values, is_used.tolist(), strict=True)
+            ]
+            cells[field], cells[f"{field}_of"] = tuple(known), packed(np.array(places, np.int32)[column.codes])
+        else:
+            cells[field] = column
+    return (_ACTIVITIES if isinstance(table, Activities) else _CALLS)(**cells)
+
+
+def _restored(form: Any) -> Activities | Calls:
+    """Return the table of a form. Raises `Damaged`."""
+    table = _TABLES[type(form)]
+    columns: dict[str, Any] = {}
+    hints = get_type_hints(table.of)
+    for field in msgspec.structs.fields(table.of):
+        name, hint, where = field.name, hints[field.name], f"{table.__name__}.{field.name}"
+        is_pool = hasattr(form, f"{name}_of")
+        data = getattr(form, f"{name}_of" if is_pool else name)
+        if not data and not field.required:
+            continue
+        if is_pool:
+            words: tuple[Any, ...] = getattr(form, name)
+            codes = _places(data, -1 if NoneType in get_args(hint) else 0, len(words), where)
+            is_none = codes < 0
+            if is_none.any():
+                words, codes = (*words, None), np.where(is_none, np.int32(len(words)), codes)
+            columns[name] = Pool(words, codes)
+        elif name in _PLACES:
+            columns[name] = _places(data, -1, len(form.calls) if name == "call" else 1 << 31, where)
+        else:
+            columns[name] = _known(data, hint, where)
+    lengths = {len(one.codes if isinstance(one, Pool) else one) for one in columns.values()}
+    if len(lengths) != 1:
+        raise Damaged(f"columns of {table.__name__} of different lengths")
+    if table is Activities:
+        columns["calls"] = form.calls
+        kinds = columns["kind"]
+        columns["kind"] = np.array([KINDS.index(one) for one in kinds.values], np.int8)[kinds.codes]
+    made: Activities | Calls = table.of_columns(lengths.pop(), **columns)
+    return made
+
+
+def _places(data: bytes, least: int, count: int, where: str) -> Codes:
+    codes = unpacked(data)
+    if len(codes) and not least <= codes.min() <= codes.max() < count:
+        raise Damaged(f"{where}: a place out of range")
+    return codes.astype(np.int32)
+
+
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
@@ -231,37 +168,23 @@ def to_tables(root: msgspec.Struct) -> list[Table]:
     order = _in_order(type(root))
     met: dict[type, dict[int, Any]] = {type(root): {id(root): root}}
     columns: dict[tuple[type, str], Any] = {}
+    forms: dict[int, Any] = {}
     for kind in reversed(order):  # every class that refers to this one comes before it
         records = list(met.get(kind, {}).values())
-        is_table = kind in TABLES and bool(records)
         for field in _fields(kind):
-            if is_table and field.holds is None:
-                continue  # made when it is written: it may be as large as all of the file
             # Read once: the members of a sequence may be made on each access.
-            values: Any = column_of(field.name, records) if is_table else field.values(records)
-            columns[kind, field.name] = values
-            if field.holds is not None:
-                for record in members(values) if is_table else field.holds.members(values):
-                    met.setdefault(RECORDS.get(type(record), type(record)), {}).setdefault(id(record), record)
+            values = columns[kind, field.name] = field.values(records, forms)
+            for record in () if field.holds is None else field.holds.members(values):
+                met.setdefault(type(record), {}).setdefault(id(record), record)
     number: dict[int, int] = {}
-    count = 0
     tables = []
     for kind in order:
         records = list(met.get(kind, {}).values())
-        sizes = [len(record) if kind in TABLES else 1 for record in records]
-        number.update(zip(map(id, records), accumulate(sizes, initial=count), strict=False))
-        count += sum(sizes)
-        if not sum(sizes):
-            continue
-        packed = (
-            (field.name, field.packed(_taken(columns, kind, field.name, records), number)) for field in _fields(kind)
-        )
-        tables.append(Table(name_of(kind), _mapping(len(_fields(kind)), packed)))
+        number.update(zip(map(id, records), itertools.count(len(number)), strict=False))
+        if records:
+            packed = ((one.name, one.packed(columns.pop((kind, one.name)), number)) for one in _fields(kind))
+            tables.append(Table(name_of(kind), _mapping(len(_fields(kind)), packed)))
     return tables
-
-
-def _taken(columns: dict[tuple[type, str], Any], kind: type, field: str, records: Sequence[Any]) -> Any:
-    return columns.pop((kind, field)) if (kind, field) in columns else column_of(field, records)
 
 
 def _mapping(count: int, items: Iterable[tuple[str, Any]]) -> bytearray:
@@ -296,7 +219,7 @@ def from_tables(root: type[msgspec.Struct], tables: Iterable[Table]) -> Any:
     last = -1
     records: list[Any] = []
     weights: list[int] = []
-    starts: dict[int, int] = {}
+    rows = 0
     for table in tables:
         kind = classes.get(table.part)
         if kind is None:
@@ -304,27 +227,23 @@ def from_tables(root: type[msgspec.Struct], tables: Iterable[Table]) -> Any:
         if order[kind] <= last:
             raise Damaged(f"a table of {table.part!r} out of order")
         last = order[kind]
-        made, sizes = _records(kind, table.data, records, weights, starts)
+        made, heavy = _records(kind, table.data, records, weights)
+        own = [len(one) if kind in _TABLES else 1 for one in made]
         records += made
-        weights += sizes
+        weights += map(sum, zip(own, *heavy, strict=True))
+        rows += sum(own)
     if not records or type(records[-1]) is not root or (len(records) > 1 and type(records[-2]) is root):
         raise Damaged(f"not one record of {name_of(root)!r}")
-    if weights[-1] > MOST_SHARED * len(records) + 1000:
-        raise Damaged(f"{len(records)} records that stand for {weights[-1]}")
+    if weights[-1] > MOST_SHARED * rows + 1000:
+        raise Damaged(f"{rows} records that stand for {weights[-1]}")
     return records[-1]
 
 
 def _records(
-    kind: type[msgspec.Struct],
-    data: bytes | bytearray,
-    earlier: Sequence[Any],
-    weights: Sequence[int],
-    starts: dict[int, int],
-) -> tuple[list[Any], list[int]]:
-    """Return all records of a class, and the weight of each. A field that is missing in the file gets its default.
-
-    A row of a table of commands or calls is the table itself, and ``starts`` has the number of its first row.
-    """
+    kind: type[msgspec.Struct], data: bytes | bytearray, earlier: Sequence[Any], weights: Sequence[int]
+) -> tuple[list[Any], list[list[int]]]:
+    """Return all records of a class, and by field the weight of the records that each holds. A field that is missing in
+    the file gets its default."""
     columns = msgspec.msgpack.decode(data, type=_wire(kind))
     values: dict[str, Any] = {}
     heavy: list[list[int]] = []
@@ -333,21 +252,13 @@ def _records(
         if column is None:
             continue
         where = f"{kind.__name__}.{field.name}"
-        if kind in TABLES:
-            values[field.name] = field.column(column, earlier, starts, where)
-        elif field.holds is not None:
-            values[field.name] = field.holds.restored(column, earlier, starts, where)
-            heavy.append(field.holds.weights(column, values[field.name], weights))
+        if field.holds is not None:
+            values[field.name] = field.holds.restored(column, earlier, where)
+            heavy.append(field.holds.weights(column, weights))
         else:
             values[field.name] = field.unpacked(column, where)
-    lengths = set(map(length, values.values()))
-    if len(lengths) != 1:
+    if len(set(map(len, values.values()))) != 1:
         raise Damaged(f"columns of {kind.__name__} of different lengths")
-    if kind in TABLES:
-        table = table_of(kind, lengths.pop(), values)
-        starts[id(table)] = len(earlier)
-        return [table] * len(table), [WEIGHTS[kind]] * len(table)
-    sizes = [1 + sum(row) for row in zip(*heavy, strict=True)]
     names = list(values)
     positional = [
         name
@@ -358,7 +269,7 @@ def _records(
         made = list(map(kind, *values.values()))
     else:
         made = [kind(**dict(zip(names, row, strict=True))) for row in zip(*values.values(), strict=True)]
-    return made, sizes or [1] * len(made)
+    return list(map(_restored, made)) if kind in _TABLES else made, heavy
 
 
 # -- fields ----------------------------------------------------------------------------------------------------------
@@ -372,12 +283,11 @@ class _Coded(msgspec.Struct, frozen=True):
 
 
 class _Holds(NamedTuple):
-    """How a field holds records of ``kinds``: one, or tuples (within tuples: ``depth``), or a mapping, or a table."""
+    """How a field holds records of ``kinds``: one, or tuples (within tuples: ``depth``), or a mapping."""
 
     kinds: tuple[type, ...]
     depth: int = 0
     is_mapping: bool = False
-    is_table: bool = False
 
     def members(self, values: Iterable[Any]) -> Iterator[Any]:
         """Return all records in the values of the field."""
@@ -399,21 +309,15 @@ class _Holds(NamedTuple):
 
         return [inside(value, self.depth) for value in values]
 
-    def weights(self, column: Sequence[Any], restored: Sequence[Any], known: Sequence[int]) -> list[int]:
+    def weights(self, column: Sequence[Any], known: Sequence[int]) -> list[int]:
         """Return the weight of all records of each row. ``known``: that of each record, by its number."""
-        if self.is_table:
-            return [WEIGHTS[self.kinds[0]] * len(table) for table in restored]
         return [sum(map(known.__getitem__, self.members([value]))) for value in column]
 
-    def restored(
-        self, column: Sequence[Any], earlier: Sequence[Any], starts: Mapping[int, int], where: str
-    ) -> list[Any]:
+    def restored(self, column: Sequence[Any], earlier: Sequence[Any], where: str) -> list[Any]:
         """Raises `Damaged` if a number refers to no earlier record, or to a record of another class."""
-        if self.is_table:
-            return [rows_of(self.kinds[0], unpacked(value), earlier, starts, where) for value in column]
         for number in set(self.members(column)):
             if number >= len(earlier) or not isinstance(earlier[number], self.kinds):
-                raise _no_record(number, where)
+                raise Damaged(f"{where} holds {number}, which is no record of its kind")
         return self.swapped(column, earlier.__getitem__)
 
 
@@ -429,17 +333,11 @@ class _Field(NamedTuple):
 
     @property
     def wire(self) -> Any:
-        if self.kind in TABLES:
-            if self.holds is not None:
-                return bytes
-            return bytes if self.hint in _WHOLE else _coded(_of_decoder(self.hint), bytes)
         if self.holds is None:
             if self.hint in _WHOLE:
                 return bytes
             inside = _of_decoder(self.hint)
-            return _coded(inside, list[_Number]) if self.is_coded else GenericAlias(list, (inside,))
-        if self.holds.is_table:
-            return list[bytes]
+            return _coded(inside) if self.is_coded else GenericAlias(list, (inside,))
         if self.holds.is_mapping:
             return GenericAlias(list, (GenericAlias(dict, (get_args(self.hint)[0], _Number)),))
         one: Any = _Number | None if NoneType in get_args(self.hint) else _Number
@@ -447,10 +345,13 @@ class _Field(NamedTuple):
             one = GenericAlias(tuple, (one, Ellipsis))
         return GenericAlias(list, (one,))
 
-    def values(self, records: Sequence[Any]) -> list[Any]:
-        """Return the values in stored form; records stay as they are."""
+    def values(self, records: Sequence[Any], forms: dict[int, Any]) -> list[Any]:
+        """Return the values in stored form; records stay as they are. ``forms``: those of tables by their identity."""
         values = list(map(attrgetter(self.name), records))
-        if self.name == _NUMBERED.get(self.kind):
+        if self.hint in _TABLES:
+            forms |= {id(table): _stored(table) for table in values if id(table) not in forms}
+            values = [forms[id(table)] for table in values]
+        elif self.name == _NUMBERED.get(self.kind):
             known: dict[str, int] = {}
             values = [str(known.setdefault(value, len(known))) for value in values]
         elif self.kind is Message and self.name == "text":
@@ -463,18 +364,7 @@ class _Field(NamedTuple):
             values = list(map(tuple, values))
         return values
 
-    def packed(self, values: Any, number: Mapping[int, int]) -> Any:
-        if isinstance(values, RowsOf):
-            return values.packed(number)
-        if isinstance(values, Pool):
-            if self.holds is None:
-                return {"words": list(values.values), "codes": values.codes}
-            records = [NO if record is None else number[id(record)] for record in values.values]
-            return np.array(records, np.int64)[values.codes]
-        if isinstance(values, np.ndarray):
-            return values
-        if self.holds is not None and self.holds.is_table:
-            return [np.arange(len(table)) + number[id(table)] for table in values]
+    def packed(self, values: Sequence[Any], number: Mapping[int, int]) -> Any:
         if self.holds is not None:
             return self.holds.swapped(values, lambda record: number[id(record)])
         if self.is_coded:
@@ -484,32 +374,23 @@ class _Field(NamedTuple):
             return np.array([NO if value is None else value for value in values], np.int64)
         return values
 
-    def column(self, column: Any, earlier: Sequence[Any], starts: Mapping[int, int], where: str) -> Column:
-        """Return the column of a table. Raises `Damaged` as `unpacked` and `_Holds.restored`."""
-        if self.holds is not None:
-            return held(self.holds.kinds[0], unpacked(column), earlier, starts, where)
-        if isinstance(column, bytes):
-            return self._numbers(column, where)
-        codes = unpacked(column.codes)
-        if len(codes) and not 0 <= codes.min() <= codes.max() < len(column.words):
-            raise Damaged(f"{where}: a code out of range")
-        return Pool(column.words, codes.astype(np.int32))
-
-    def _numbers(self, column: bytes, where: str) -> Numbers:
-        values = unpacked(column)
-        if self.hint is int and NO in values:
-            raise Damaged(f"{where} is no number")
-        return values
-
     def unpacked(self, column: Any, where: str) -> list[Any]:
         if self.hint in _WHOLE:
-            return [None if number == NO else number for number in self._numbers(column, where).tolist()]
+            return [None if number == NO else number for number in _known(column, self.hint, where).tolist()]
         if not self.is_coded:
             return list(column)
         words = column.words
         if any(_is_mixed(word) for word in words):
             raise Damaged(f"{where} is of several types")
         return [words[code] for code in column.codes]
+
+
+def _known(data: bytes, hint: Any, where: str) -> Numbers:
+    """Return a column of numbers. Raises `Damaged` if one is missing that every record has."""
+    values = unpacked(data)
+    if hint is int and NO in values:
+        raise Damaged(f"{where} is no number")
+    return values
 
 
 def _is_mixed(value: object) -> bool:
@@ -520,8 +401,8 @@ def _is_mixed(value: object) -> bool:
 
 
 @cache
-def _coded(inside: Any, codes: Any) -> Any:
-    return msgspec.defstruct("Coded", [("words", list[inside]), ("codes", codes)], frozen=True)
+def _coded(inside: Any) -> Any:
+    return msgspec.defstruct("Coded", [("words", list[inside]), ("codes", list[_Number])], frozen=True)
 
 
 @cache
@@ -532,7 +413,7 @@ def _wire(kind: type[msgspec.Struct]) -> Any:
 
 @cache
 def _hints(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    return get_type_hints(kind)
+    return {name: _FORMS.get(hint, hint) for name, hint in get_type_hints(kind).items()}
 
 
 @cache
@@ -545,12 +426,10 @@ def _fields(kind: type[msgspec.Struct]) -> tuple[_Field, ...]:
 
 
 def _holds(hint: Any) -> _Holds | None:
-    kinds = tuple(_records_in(hint))
+    kinds = tuple(_TABLES.get(kind, kind) for kind in _records_in(hint))
     if not kinds:
         return None
     origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Sequence and kinds[0] in TABLES:
-        return _Holds(kinds, is_table=True)
     if origin in (tuple, Sequence):
         return _Holds(kinds, depth=1 + (get_origin(arguments[0]) in (tuple, Sequence)))
     return _Holds(kinds, is_mapping=origin is Mapping)
@@ -562,8 +441,8 @@ def _is_coded(hint: Any) -> bool:
     return (
         get_origin(hint) is not Mapping
         and bool(scalars)
-        and scalars <= {str, bytes, tuple, NoneType, int, bool}
-        and (str in scalars or bytes in scalars or tuple in scalars)
+        and scalars <= {str, tuple, NoneType, int, bool}
+        and (str in scalars or tuple in scalars)
     )
 
 
@@ -653,6 +532,8 @@ def _records_in(hint: Any) -> list[type[msgspec.Struct]]:
         return [hint]
     return [kind for argument in get_args(hint) for kind in _records_in(argument)]
 
+
+# -- Columns of whole numbers ------------------------------------------------------------------------------------------
 
 _SIZES = (1, 2, 4, 8)
 _BASE, _FIRST = 0x10, 0x20
