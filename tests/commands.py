@@ -24,6 +24,12 @@ def printed(*words: object, stdin: bytes | str = b"") -> str:
     return done.stdout
 
 
+def stderr_of(done: Result, code: int) -> str:
+    """What a command that ends with ``code`` said."""
+    assert done.exit_code == code, done.output
+    return done.stderr
+
+
 def json_of(*words: object) -> Any:
     return json.loads(printed(*words, "--format", "json"))
 

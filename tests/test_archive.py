@@ -27,7 +27,7 @@ from mio2trace.commands import doctor
 from mio2trace.notes import InputError, Notes
 from mio2trace.trace import Group, Process, Trace
 from mio2trace.writers import archive, native
-from tests.commands import invoked, json_of, printed
+from tests.commands import invoked, json_of, printed, stderr_of
 from tests.conftest import ROOT, Engine
 from tests.recorders import rocprofv3
 from tests.small_runs import as_json, benchmark
@@ -226,9 +226,10 @@ def test_an_archive_with_a_flipped_byte_is_read_or_refused(end: str, tmp_path: P
 
 @in_each_form
 def test_an_archive_from_a_pipe_is_refused_with_what_to_give(end: str, tmp_path: Path) -> None:
-    done = invoked("report", "-", stdin=packed(tmp_path / f"run.{end}", {"run.log": LOG.encode()}).read_bytes())
-    assert done.exit_code == 1
-    assert "expected the archive itself, by its path" in done.stderr
+    said = stderr_of(
+        invoked("report", "-", stdin=packed(tmp_path / f"run.{end}", {"run.log": LOG.encode()}).read_bytes()), 1
+    )
+    assert "expected the archive itself, by its path" in said
 
 
 NO_FILES = {
@@ -287,9 +288,8 @@ def test_a_directory_without_end_is_not_read(tmp_path: Path) -> None:
 def test_a_damaged_archive_is_one_line(cut: int, run_zip: Path) -> None:
     run_zip.write_bytes(run_zip.read_bytes()[:cut])
     assert refusal(run_zip).startswith("run.zip: ")
-    done = invoked("report", run_zip)
-    assert done.exit_code == 1
-    assert done.stderr.count("\n") == 1
+    said = stderr_of(invoked("report", run_zip), 1)
+    assert said.count("\n") == 1
 
 
 def test_an_archive_of_tensorflows_profile_is_for_tfprof(shared: Path, tmp_path: Path) -> None:
@@ -475,9 +475,7 @@ def test_a_shell_completes_a_command_an_option_and_a_column(shell: str, tmp_path
 
 
 def test_an_unknown_shell_is_refused_with_those_there_are() -> None:
-    done = invoked("completion", "csh")
-    assert done.exit_code == 2
-    assert "'bash', 'zsh', 'fish'" in done.stderr
+    assert "'bash', 'zsh', 'fish'" in stderr_of(invoked("completion", "csh"), 2)
 
 
 def rows(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, str]]:

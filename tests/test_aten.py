@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from mio2trace import analyse
 from mio2trace.align import Alignment
 from mio2trace.align.exact import logged_ops, split
-from mio2trace.cli import cli
 from mio2trace.conversion import convert
 from mio2trace.model.choices import Gemm
 from mio2trace.model.miopen import OperationDirection
@@ -25,6 +24,7 @@ from mio2trace.model.profile import Inputs
 from mio2trace.ops.aten import ROWS, operations_of, plain
 from mio2trace.ops.operation import Operation, operation_name, problem_name
 from mio2trace.trace import Slice
+from tests.commands import invoked, stderr_of
 from tests.conftest import shared_folder
 from tests.kineto_files import (
     FIRST_US,
@@ -736,18 +736,15 @@ def test_a_trace_alone_has_a_table_and_driver_lines(tmp_path: Path) -> None:
     bare.write_bytes(trace([made for made in rows() if made["cat"] in ("kernel", "cuda_runtime")]))
 
     def run(*args: str | Path) -> Result:
-        return CliRunner().invoke(cli, [*map(str, args), "-q"])
+        return invoked(*args, "-q")
 
     (line,) = json.loads(run("ops", "--format", "json", path).stdout)
     assert (line["api"], line["kernels"], line["kernel_ns"]) == ("aten::miopen_convolution", 2, 6_239 + 20_001)
     assert run("driver", path).stdout.startswith("./bin/MIOpenDriver convbfp16 -n 10 -c 64 ")
     for command in ("ops", "driver"):
-        refused = run(command, bare)
-        assert refused.exit_code == 1
-        assert "holds no line of MIOpen; expected" in refused.stderr
-    refused = run("messages", path)
-    assert refused.exit_code == 1
-    assert refused.stderr.endswith(": holds no line of MIOpen; expected its log\n")
+        assert "holds no line of MIOpen; expected" in stderr_of(run(command, bare), 1)
+    said = stderr_of(run("messages", path), 1)
+    assert said.endswith(": holds no line of MIOpen; expected its log\n")
 
 
 @pytest.mark.parametrize("call", ["cudaLaunchKernel", "hipLaunchKernel"])
@@ -757,11 +754,11 @@ def test_driver_and_bundle_say_that_the_commands_are_for_amd_gpus(call: str, tmp
         if made["cat"] == "cuda_runtime" and made["name"].endswith("LaunchKernel"):
             made["name"] = call
     path = kineto_file(tmp_path, events)
-    done = CliRunner().invoke(cli, ["driver", str(path)], catch_exceptions=False)
+    done = invoked("driver", path)
     assert done.stdout
     assert ("these commands are for AMD's libraries" in done.stderr) == (call == "cudaLaunchKernel")
     out = tmp_path / "bug.zip"
-    bundled = CliRunner().invoke(cli, ["bundle", str(path), "-o", str(out)], catch_exceptions=False)
+    bundled = invoked("bundle", path, "-o", out)
     with zipfile.ZipFile(out) as archive:
         first = archive.read("driver.txt").decode().partition("\n")[0]
     assert first.startswith("# the run used GPUs of NVIDIA") == (call == "cudaLaunchKernel")
@@ -779,9 +776,9 @@ def test_driver_lines_of_a_job_have_the_time_of_every_rank(order: tuple[int, int
                 made["dur"] *= 1 + rank
         paths.append(tmp_path / f"rank{rank}.json")
         paths[-1].write_bytes(trace(events, distributedInfo={"backend": "nccl", "rank": rank}))
-    done = CliRunner().invoke(cli, ["driver", *map(str, paths)], catch_exceptions=False)
+    done = invoked("driver", *paths)
     assert done.stdout.endswith(f" # 2 calls, {3 * (6_239 + 20_001) / 1e6:.3f} ms in a steady iteration of 2 ranks\n")
-    CliRunner().invoke(cli, ["bundle", *map(str, paths), "-o", str(tmp_path / "job.zip")], catch_exceptions=False)
+    invoked("bundle", *paths, "-o", tmp_path / "job.zip")
     assert zipfile.ZipFile(tmp_path / "job.zip").read("driver.txt").decode() == done.stdout
 
 

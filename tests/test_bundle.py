@@ -32,7 +32,7 @@ from mio2trace.readers.base import ReadOptions
 from mio2trace.source import Source
 from tests import rocm_made, rocpd_made
 from tests.canaries import BY_NAME, CANARIES, PROMPT, leaks
-from tests.commands import invoked, printed
+from tests.commands import invoked, printed, stderr_of
 from tests.conftest import ROOT, shared_folder
 from tests.kineto_files import kineto_file, rows
 from tests.planted import FORMATS
@@ -99,9 +99,7 @@ def test_the_bundle_of_a_profile_of_tensorflow_is_an_input_of_its_command(
     assert tables[0].exit_code == 0, tables[0].stderr
     assert tables[0].stdout == tables[1].stdout
     make([str(ROOT / "traces" / "alexnet-b1-train" / "prof.json.gz")], bundle, OPTIONS)
-    refused = invoked("tfprof", bundle)
-    assert refused.exit_code == 1
-    assert "no profile of TensorFlow in it; expected a TFProf profile" in refused.stderr
+    assert "no profile of TensorFlow in it; expected a TFProf profile" in stderr_of(invoked("tfprof", bundle), 1)
 
 
 @pytest.mark.parametrize(
@@ -174,9 +172,8 @@ def test_a_bundle_has_a_trace_a_report_and_commands_and_says_what_it_is(tmp_path
     example = ROOT / "traces" / "lenet-rocpd"
     out = tmp_path / "bug.zip"
     words = ["bundle", str(example / "run.log.gz"), str(example / "results.db.gz"), "-o", str(out)]
-    done = invoked(*words)
-    assert done.exit_code == 0, done.stderr
-    assert "wrote " in done.stderr
+    said = stderr_of(invoked(*words), 0)
+    assert "wrote " in said
     names = [name for name, _ in members(out)]
     assert names == [
         "manifest.json", "log.gz", "profile.jsonl.gz", "trace.pftrace.gz", "report.md", "driver.txt",
@@ -192,7 +189,7 @@ def test_a_bundle_has_a_trace_a_report_and_commands_and_says_what_it_is(tmp_path
     assert set(held["machine"]) == {"gpu", "gfx", "HIP", "MIOpen"}
     for name, values in held["machine"].items():
         if not values:
-            assert name in done.stderr.partition("not stated: ")[2].partition(";")[0]
+            assert name in said.partition("not stated: ")[2].partition(";")[0]
     assert held["files"][1]["format"].startswith("rocpd")
     for command in (["report"], ["ops"], ["layers"], ["compare", str(out)]):
         printed(*command, out)
@@ -208,9 +205,8 @@ def test_an_archive_in_a_folder_is_named(below: str, tmp_path: Path) -> None:
     place.mkdir(parents=True)
     with zipfile.ZipFile(place / "run.zip", "w") as archive:
         archive.write(kineto_file(tmp_path, rows()), "trace.json")
-    done = invoked("bundle", tmp_path / "job", "-o", tmp_path / "bug.zip")
-    assert done.exit_code == 1
-    assert done.stderr == f"mio2trace: {place / 'run.zip'}: an archive in a folder; expected the archive's own path\n"
+    said = stderr_of(invoked("bundle", tmp_path / "job", "-o", tmp_path / "bug.zip"), 1)
+    assert said == f"mio2trace: {place / 'run.zip'}: an archive in a folder; expected the archive's own path\n"
 
 
 @pytest.mark.parametrize("cut", [False, True])
@@ -419,7 +415,6 @@ def test_files_without_any_record_are_no_bundle_and_spoil_none(form: str, tmp_pa
     said = f"mio2trace: {empty.name}: no record in it; expected kernels, calls or lines of a log\n"
     assert (alone.exit_code, alone.stderr, out.exists()) == (1, said, False)
     (tmp_path / "whole.db").write_bytes(rocm_made.rocpd(rocm_made.run()))
-    both = invoked("bundle", empty, tmp_path / "whole.db", "-o", out)
-    assert both.exit_code == 0, both.stderr
-    assert f"problem: file without any record left out of the bundle ({empty.name})" in both.stderr
+    said = stderr_of(invoked("bundle", empty, tmp_path / "whole.db", "-o", out), 0)
+    assert f"problem: file without any record left out of the bundle ({empty.name})" in said
     assert invoked("kernels", out).exit_code == 0

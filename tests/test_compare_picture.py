@@ -20,6 +20,7 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.trace import Slice, Trace, checked
 from mio2trace.writers import WRITERS, by_suffix, is_ours, write
 from mio2trace.writers import slices as written_slices
+from tests.commands import stderr_of
 from tests.conftest import ROOT, Engine
 from tests.made_up_runs import compare as run
 from tests.synthetic_run import MS, US, Kernel, Layer, make_run
@@ -222,9 +223,7 @@ def test_the_picture_is_written_by_option_or_suffix(tmp_path: Path) -> None:
     ],
 )
 def test_error_a_picture_of_what_is_none(words: tuple[str, ...], message: str) -> None:
-    done = run(*words)
-    assert done.exit_code == 2
-    assert message in done.stderr
+    assert message in stderr_of(run(*words), 2)
 
 
 @pytest.mark.engine

@@ -19,7 +19,7 @@ from mio2trace.dataset.rows import failed_run, of_rows
 from mio2trace.queries import DATASET, opened, shipped
 from mio2trace.schema import SQL_COLUMNS
 from mio2trace.snapshot.database import connection, sql_text
-from tests.commands import invoked, json_of, printed
+from tests.commands import invoked, json_of, printed, stderr_of
 from tests.conftest import ROOT
 from tests.oracle.dataset_queries import ANSWERS as COUNTED_AGAIN
 from tests.oracle.queries import differences
@@ -369,8 +369,7 @@ def test_a_question_about_datasets_is_of_no_trace(dataset: Path) -> None:
         (("query", dataset, "slowest layers"), "tables alone"), (("layers", dataset), "tables alone"),
         (("compare", dataset, dataset), "tables alone"),
     ):  # fmt: skip
-        result = invoked(*command)
-        assert (result.exit_code, said in result.stderr) == (1, True), result.output
+        assert said in stderr_of(invoked(*command), 1)
 
 
 def test_a_fleet_is_one_page(dataset: Path, tmp_path: Path) -> None:
@@ -405,8 +404,7 @@ def test_a_fleet_is_said_in_lines(dataset: Path) -> None:
     problems = [line[12:45].strip() for line in lines if re.search(r"\d \(?.* runs", line) and line[12:45].strip()]
     assert len(set(problems)) == len(problems)
     assert "failed      2.9.0/bad: prof.db: cut off" in result
-    refused = invoked("report", dataset, "--format", "json")
-    assert (refused.exit_code, "for one run" in refused.stderr) == (2, True)
+    assert "for one run" in stderr_of(invoked("report", dataset, "--format", "json"), 2)
 
 
 @pytest.mark.parametrize(("table", "column"), [("problems", "problem"), ("findings", "id"), ("runs", "run")])
@@ -456,6 +454,5 @@ def test_a_column_of_another_kind_than_the_schema_says_is_refused(
         database.execute(f"COPY ({changed}) TO {sql_text(str(file) + '.new')} (FORMAT parquet)")
     os.replace(f"{file}.new", file)
     for form in ("text", "html"):
-        result = invoked("report", copy, "--format", form)
-        assert result.exit_code == 1, result.output
-        assert f"ds: the column {column!r} of 'findings' holds {kind}; expected " in result.stderr
+        said = stderr_of(invoked("report", copy, "--format", form), 1)
+        assert f"ds: the column {column!r} of 'findings' holds {kind}; expected " in said

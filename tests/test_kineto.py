@@ -10,17 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 import mio2trace
-from mio2trace.cli import cli
 from mio2trace.model.profile import Activity, Profile, Range
 from mio2trace.notes import UNREADABLE, InputError, Notes
 from mio2trace.readers import kineto, pieces
 from mio2trace.trace import Flow, Slice
 from tests import headlines
+from tests.commands import invoked
 from tests.kineto_files import (
     BASE_NS,
     FIRST_US,
@@ -305,15 +304,15 @@ def test_work_of_a_device_that_is_not_read_is_a_problem(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"it holds 2 ops and ranges of the host and no work of a device"):
         mio2trace.convert(path)
     for command in ("layers", "ops", "driver"):
-        result = CliRunner().invoke(cli, [command, str(path)])
+        result = invoked(command, path)
         assert "it holds 2 ops and ranges of the host" in result.output
     launch = row("cuda_runtime", "cudaLaunchKernel", 542, 542, FIRST_US + 20, 5, External_id=45, correlation=71)
     path.write_bytes(trace([*host, launch, row("overhead", "Buffer Flush", 542, 542, FIRST_US + 700, 50)]))
-    result = CliRunner().invoke(cli, ["report", str(path)])
+    result = invoked("report", path)
     assert "it holds 1 kernel launch, so the profiler got no records of the GPU" in result.output
     for call in ("urEnqueueKernelLaunch", "zeCommandListAppendLaunchKernel"):
         path.write_bytes(trace([*host, launch | {"cat": "xpu_runtime", "name": call}]))
-        result = CliRunner().invoke(cli, ["report", str(path)])
+        result = invoked("report", path)
         assert "it holds 1 kernel launch, so the profiler got no records of the GPU" in result.output
     counters = row("cuda_profiler_range", "gemm", 0, 0, FIRST_US, 5)  # CUPTI's counters, without times of kernels
     whole = trace([*host, launch, counters])
@@ -322,7 +321,7 @@ def test_work_of_a_device_that_is_not_read_is_a_problem(tmp_path: Path) -> None:
         (whole[: whole.index(b"cuda_profiler")], CUT),
     ):
         path.write_bytes(data)
-        result = CliRunner().invoke(cli, ["report", str(path)])
+        result = invoked("report", path)
         assert f"it holds 1 kernel launch and no kernel that could be read: {found}" in result.output
 
 
@@ -336,7 +335,7 @@ def test_a_recording_begins_with_what_it_launched(tmp_path: Path) -> None:
     assert measures.steady.device is not None
     assert measures.steady.device.recording.length_ns == 180_000
     assert measures.steady.device.recording.compute_ns == 160_000
-    answer = " ".join(CliRunner().invoke(cli, [str(path)]).output.split())
+    answer = " ".join(invoked(path).output.split())
     assert "0.160 ms of kernels, without 0.050 ms of earlier work; no iterations are known." in answer
 
 
@@ -350,7 +349,7 @@ def test_the_answer_lists_no_op_without_kernel_time(tmp_path: Path) -> None:
                   wait=900, External_id=2),
     ]  # fmt: skip
     path = kineto_file(tmp_path, events)
-    text = CliRunner().invoke(cli, [str(path)]).output
+    text = invoked(path).output
     assert "aten::fill_ 8x8" in text
     assert "aten::copy_" not in text
 
@@ -546,7 +545,7 @@ def test_every_command_mentions_a_kernel_that_is_left_out(tmp_path: Path) -> Non
     path.write_bytes(trace(damaged({"dur": -1})))
     problem = "problem: kernel whose times are no numbers in order: left out (rank0.pt.trace.json)\n"
     for command, stream in (((), "stdout"), (("report", "--format", "markdown"), "stdout"), (("layers",), None)):
-        done = CliRunner().invoke(cli, [*command, str(path)], catch_exceptions=False)
+        done = invoked(*command, path)
         assert problem in done.stderr
         assert " not drawn" not in done.stderr
         assert stream is None or "1 row whose times are not in order" in getattr(done, stream)
@@ -598,7 +597,7 @@ def test_half_a_character_is_shown_as_unknown_in_every_form(tmp_path: Path) -> N
         ["compare", str(path), "--save", str(tmp_path / "base.json")],
         ["query", str(path), "select name from kernels"],
     ):
-        result = CliRunner().invoke(cli, args)
+        result = invoked(*args)
         assert result.exit_code == 0, result.output
     assert "\N{REPLACEMENT CHARACTER}igemm_fwd" in result.output
 

@@ -25,7 +25,7 @@ from mio2trace.model.log import Direction, FrameworkLog
 from mio2trace.model.profile import Activity, Call, Profile
 from mio2trace.model.tables import Activities
 from mio2trace.notes import InputError, Notes
-from tests.commands import json_of, rows
+from tests.commands import json_of, rows, stderr_of
 from tests.conftest import ROOT, shared_folder
 from tests.kineto_files import row, trace
 from tests.records import changed, with_opencl
@@ -657,9 +657,8 @@ def test_a_program_without_marks_and_log(tmp_path: Path) -> None:
     (tmp_path / "prof.json").write_bytes(as_json(program.calls))
     entry = [{"direction": "forward", "index": 0, "label": "00: conv1", "time_ms": 1.0, "timestamp": ""}]
     (tmp_path / "layers.json").write_text(json.dumps(entry))
-    done = run(tmp_path / "layers.json", tmp_path / "prof.json")
-    assert done.exit_code == 1
-    assert "log not used: nothing in it fits this profile (layers.json)" in done.stderr
+    said = stderr_of(run(tmp_path / "layers.json", tmp_path / "prof.json"), 1)
+    assert "log not used: nothing in it fits this profile (layers.json)" in said
     (row,) = rows(run(tmp_path / "layers.json"))
     assert (row["printed_ns"], row["kernels"]) == ("1000000", "")
 

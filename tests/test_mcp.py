@@ -19,7 +19,7 @@ import pytest
 
 from mio2trace.notes import InputError
 from tests.canaries import CANARIES, leaks
-from tests.commands import invoked, printed
+from tests.commands import invoked, printed, stderr_of
 from tests.conftest import ROOT
 from tests.planted import FORMATS
 
@@ -290,9 +290,7 @@ def test_without_the_sdk_one_line_says_what_to_install(tmp_path: Path, monkeypat
 
 
 def test_what_is_no_folder_is_refused() -> None:
-    done = invoked("mcp", "nowhere")
-    assert done.exit_code == 2
-    assert "nowhere: is not a folder" in done.stderr
+    assert "nowhere: is not a folder" in stderr_of(invoked("mcp", "nowhere"), 2)
 
 
 def test_help_loads_no_sdk() -> None:

@@ -14,7 +14,6 @@ import msgspec
 import numpy as np
 import orjson
 import pytest
-from click.testing import CliRunner
 
 from benchmarks.damage import loaded, measured
 from benchmarks.damage_score import tallies
@@ -30,7 +29,6 @@ from mio2trace.align.operations.chances import Habits, Posterior, cut_nats, foll
 from mio2trace.align.operations.lattice import AHEAD, WIDE, Lattice, Width
 from mio2trace.align.operations.likelihood import Launches, items_fit
 from mio2trace.align.rates import CUT, HOLE, WHOLE
-from mio2trace.cli import cli
 from mio2trace.conversion import convert
 from mio2trace.evidence import LAUNCH_LINE, Evidence
 from mio2trace.measures.searches import doubt_of_iterations
@@ -38,6 +36,7 @@ from mio2trace.model.profile import Activity, Profile, Size3
 from mio2trace.notes import Notes
 from mio2trace.ops.families.rnn import RnnProblem
 from mio2trace.ops.operation import Launch, Operation
+from tests.commands import invoked
 from tests.conftest import shared_folder
 from tests.records import made_operation, other_operation
 from tests.rocm_files import samples, truth
@@ -561,13 +560,13 @@ def test_the_time_of_searches_is_in_doubt_with_their_links(
 ) -> None:
     """Each place that has their time says so, also if most of their links are sure and others have none."""
     of_search, _ = a_searching_run(tmp_path, times, iterations, own=own)
-    answer = CliRunner().invoke(cli, [str(tmp_path)]).stdout
+    answer = invoked(tmp_path).stdout
     (line,) = (line for line in answer.splitlines() if line.startswith("MIOpen Find"))
     is_right = f"{of_search / 1e6:.3f} ms" in line
     assert is_right == (times < 8 and iterations > 1)
     assert is_right or iterations > 1 or "without MIOpen Find (not sure); no iterations are known." in answer
     assert line.endswith("% of all kernel time" if is_right else "% of all (not sure)")
-    told = CliRunner().invoke(cli, ["ops", str(tmp_path)]).stderr
+    told = invoked("ops", tmp_path).stderr
     assert (re.search(r"^find: .* of all kernel time, not sure$", told, re.MULTILINE) is None) == is_right
 
 
@@ -580,7 +579,7 @@ def test_the_doubt_about_the_time_of_searches_is_in_data(
     a_searching_run(tmp_path / "run", times, 10)
 
     def told(*command: str) -> Any:
-        return orjson.loads(CliRunner().invoke(cli, [*command, str(tmp_path / "run"), "--format", "json"]).stdout)
+        return orjson.loads(invoked(*command, tmp_path / "run", "--format", "json").stdout)
 
     (run,) = told("report")["runs"]
     assert (run["find"]["is_sure"], run["kernel_ns_is_sure"]) == (is_sure, is_sure)
@@ -607,7 +606,7 @@ def test_a_change_of_the_searches_is_not_decided_if_their_kernels_are_not_sure(
     for folder, launches in (("a", 2), ("b", times)):
         (tmp_path / folder).mkdir()
         a_searching_run(tmp_path / folder, launches, 10)
-    run = CliRunner().invoke(cli, ["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--format", "json"])
+    run = invoked("compare", tmp_path / "a", tmp_path / "b", "--format", "json")
     (row,) = (row for row in orjson.loads(run.stdout)["rows"] if row["name"].startswith("searches"))
     assert (row["name"], row["verdict"]) == (("searches", "maybe slower") if decided else ("searches (not sure)", "~"))
 
@@ -615,11 +614,11 @@ def test_a_change_of_the_searches_is_not_decided_if_their_kernels_are_not_sure(
 def test_repetitions_that_the_log_does_not_have_are_in_doubt(tmp_path: Path) -> None:
     """The kernels of searches, or a part of an iteration, may come again more often than any call of the log."""
     a_searching_run(tmp_path, 2, 10)
-    assert "not sure" not in CliRunner().invoke(cli, [str(tmp_path)]).stdout
+    assert "not sure" not in invoked(tmp_path).stdout
     log = tmp_path / "run.log"
     entries = log.read_text().split("miopenStatus_t")
     log.write_text("miopenStatus_t".join(entries[: 1 + 4 + 5 * 4]))
-    answer = " ".join(CliRunner().invoke(cli, [str(tmp_path)]).stdout.split())
+    answer = " ".join(invoked(tmp_path).stdout.split())
     assert "found by repetition" in answer
     assert "not sure: the log executes no call that often)" in answer
 

@@ -27,7 +27,7 @@ from mio2trace.notes import InputError
 from mio2trace.recording import session
 from mio2trace.source import unpacked
 from tests import rocm_made
-from tests.commands import invoked, printed
+from tests.commands import invoked, printed, stderr_of
 from tests.conftest import ROOT
 from tests.oracle.events import unpacked as unpacked_bytes
 from tests.recorders import ENVIRONMENT, HELP_6, HELP_7, asked, dry_run, opencl, record, rocpd, rocprof, rocprofv3
@@ -464,11 +464,9 @@ def test_ranks_pids_and_variables_name_the_archive(tmp_path: Path) -> None:
     assert record("-q", "-o", "job/{env:JOB}/x.zip", "--", "true", environment=above, cwd=tmp_path).returncode == 0
     assert (tmp_path / "job" / "__" / "x.zip").exists()
     for name in ("{rank}.zip", "{env:NO_SUCH}.zip"):
-        done = asked("-o", name, "--", "touch", "ran", cwd=tmp_path)
-        assert (done.exit_code, "in the environment" in done.stderr) == (2, True)
-    done = asked("-o", "{rnk}.zip", "--", "touch", "ran", cwd=tmp_path)
-    assert done.exit_code == 2
-    assert "{rnk} is unknown; expected {rank}, {pid} or {env:NAME}" in done.stderr
+        assert "in the environment" in stderr_of(asked("-o", name, "--", "touch", "ran", cwd=tmp_path), 2)
+    said = stderr_of(asked("-o", "{rnk}.zip", "--", "touch", "ran", cwd=tmp_path), 2)
+    assert "{rnk} is unknown; expected {rank}, {pid} or {env:NAME}" in said
     assert not (tmp_path / "ran").exists()
 
 
@@ -482,8 +480,7 @@ def test_options_of_the_program_are_its_own_and_wrong_ones_of_ours_are_told(tmp_
         (["--profiler", "rocprofv3"], "no rocprofv3 on the PATH"),
         (["--dvdt", "none.so"], "none.so: no such library"),
     ):
-        done = asked(*options, "--", "true", cwd=tmp_path)
-        assert (done.exit_code, said in done.stderr) == (1, True)
+        assert said in stderr_of(asked(*options, "--", "true", cwd=tmp_path), 1)
 
 
 def test_the_reference_runs_without_miopens_log_under_the_same_profiler(program: list[str], tmp_path: Path) -> None:

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from click.testing import CliRunner
 
-from mio2trace.cli import cli
 from mio2trace.measures.completeness import CLASSES
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.rocm import rocpd
 from tests import rocpd_made
+from tests.commands import invoked
 from tests.rocm_files import activities, plain, read, read_made, samples
 from tests.rocpd_made import GRAPH, KERNELS, MARK, NODES, PID, RANGES, TID, VERSIONS, Tables, database, merged, tables
 
@@ -186,7 +185,7 @@ def test_ranges_of_rocprof_sys_are_ranges(version: str, tmp_path: Path) -> None:
     ]  # fmt: skip
     assert {"main", "roctxProfilerPause"} <= {one.name for one in profile.other_calls}
     (tmp_path / "run.db").write_bytes(database(made))
-    layers = CliRunner().invoke(cli, ["layers", str(tmp_path / "run.db"), "--columns", "layer,kernel_ns"]).stdout
+    layers = invoked("layers", tmp_path / "run.db", "--columns", "layer,kernel_ns").stdout
     assert "conv1,600" in layers
 
 

@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from mio2trace import analyse
 from mio2trace.answer.content import machine
-from mio2trace.cli import cli
 from mio2trace.conversion import convert
 from mio2trace.model.profile import Profile, Resources
 from mio2trace.notes import UNREADABLE, InputError, Notes
@@ -373,7 +371,7 @@ def test_the_calls_of_every_library_are_of_the_set(table: str, tmp_path: Path) -
 )
 def test_error_calls_without_kernels_name_the_option_that_records_kernels(row: str, holds: str, tmp_path: Path) -> None:
     path = written(tmp_path, "a_hip_api_trace.csv", f"{MARKERS}{row}\n")
-    told = CliRunner().invoke(cli, [str(path)]).stderr
+    told = invoked(path).stderr
     assert re.search(rf"it holds {holds} \(rocprofv3 records .* --kernel-trace or --sys-trace", told)
 
 

@@ -23,7 +23,7 @@ from mio2trace.model.profile import Process, Profile
 from mio2trace.notes import InputError
 from mio2trace.reports import Cell, Table, left_out, print_table
 from mio2trace.trace import Slice
-from tests.commands import csv_of, invoked, json_of
+from tests.commands import csv_of, invoked, json_of, stderr_of
 from tests.conftest import ROOT, Golden
 from tests.kineto_files import kineto_file
 from tests.small_runs import as_json, as_text, benchmark
@@ -198,9 +198,7 @@ def test_an_option_that_a_message_advises_is_one_of_the_command(command: str) ->
     log = str(MIOPEN / "run.log.gz")
     profile = str(ROOT / "traces" / "alexnet-b1-train" / "prof.json.gz")
     by = ("--by", "layer") if command == "kernels" else ()
-    refused = invoked(command, log, profile, *by)
-    assert refused.exit_code == 1
-    assert "--align order" in refused.stderr
+    assert "--align order" in stderr_of(invoked(command, log, profile, *by), 1)
     assert invoked(command, log, profile, *by, "--align", "order").exit_code == 0
 
 
@@ -354,9 +352,7 @@ def test_order_and_number_of_rows() -> None:
 )
 def test_what_cannot_be_selected_is_one_line(words: tuple[str, ...], said: str) -> None:
     """With exit code 2."""
-    done = invoked(*words)
-    assert done.exit_code == 2
-    assert said in done.stderr
+    assert said in stderr_of(invoked(*words), 2)
 
 
 def test_a_file_in_the_form_that_its_name_says(tmp_path: Path) -> None:
@@ -367,8 +363,7 @@ def test_a_file_in_the_form_that_its_name_says(tmp_path: Path) -> None:
     assert run("layers", *FILES, "--format", "csv").stdout == (tmp_path / "a.csv").read_text()
     log = tmp_path / "run.log.gz"
     log.write_bytes(Path(FILES[0]).read_bytes())
-    done = invoked("layers", log, "-o", log)
-    assert (done.exit_code, "is also an input" in done.stderr) == (2, True)
+    assert "is also an input" in stderr_of(invoked("layers", log, "-o", log), 2)
 
 
 def test_a_person_gets_milliseconds_and_a_total_a_program_neither() -> None:
@@ -447,13 +442,10 @@ def test_options_that_few_people_need_are_shown_by_help_all_alone(name: str) -> 
 )
 def test_a_word_that_is_no_command_is_named_with_the_nearest(word: str, said: str, tmp_path: Path) -> None:
     """A file without a suffix is no mistyped command."""
-    done = told(word, folder=tmp_path)
-    assert done.exit_code == 2
-    assert said in done.stderr
+    assert said in stderr_of(told(word, folder=tmp_path), 2)
     (tmp_path / word).write_text("nothing that is known\n")
-    done = told(word, folder=tmp_path)
-    assert done.exit_code == 1
-    assert "did you mean" not in done.stderr
+    words = stderr_of(told(word, folder=tmp_path), 1)
+    assert "did you mean" not in words
 
 
 @pytest.mark.parametrize(
@@ -486,9 +478,7 @@ def test_a_profile_that_a_command_does_not_show_is_mentioned(with_log: bool, tmp
     files = [MIOPEN / "prof.json.gz", other, *([MIOPEN / "run.log.gz"] if with_log else [])]
     which = "fits the logs best" if with_log else "has most kernels and copies"
     for command in ("layers", "ops", "kernels", "driver") if with_log else ("kernels",):
-        done = invoked(command, *files)
-        assert done.exit_code == 0
-        assert f"problem: 2 profiles: the profile that {which} is shown" in done.stderr
+        assert f"problem: 2 profiles: the profile that {which} is shown" in stderr_of(invoked(command, *files), 0)
     for more in ((), ("-o", tmp_path / "x.pftrace")):
         done = invoked(*files, "-o", tmp_path / "x.parquet", *more)
         assert f"problem: 2 profiles: the profile that {which} is in the tables" in done.stderr

@@ -30,7 +30,7 @@ from mio2trace.reports import print_table, tfprof
 from mio2trace.reports import tfprof as scope
 from mio2trace.reports.tfprof import COLUMNS
 from mio2trace.source import Source
-from tests.commands import invoked
+from tests.commands import invoked, stderr_of
 from tests.conftest import shared_folder
 from tests.small_runs import kinds
 from tests.tf_files import (
@@ -673,8 +673,7 @@ def test_what_is_no_profile_is_refused_in_one_line(tmp_path: Path, data: bytes, 
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
     path.write_bytes(profile())
-    several = run(file, str(path))
-    assert (several.exit_code, "several profiles; expected one" in several.stderr) == (1, True)
+    assert "several profiles; expected one" in stderr_of(run(file, str(path)), 1)
 
 
 # -- TensorFlow's files cut, scribbled over and made up of anything: records and notes, or one line, nothing else.

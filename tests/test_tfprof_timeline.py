@@ -24,7 +24,7 @@ from mio2trace.model.tf import TfNode, TfProfile
 from mio2trace.notes import InputError, Notes, OptionError
 from mio2trace.readers.tf.executions import executions, layer_of
 from mio2trace.trace import CounterValue, Flow, Slice, Trace, checked
-from tests.commands import invoked
+from tests.commands import invoked, stderr_of
 from tests.conftest import Engine
 from tests.small_runs import Program, as_json, benchmark
 from tests.test_tfprof import ONE_STEP, SETS, content, sample
@@ -536,12 +536,9 @@ def alone(tmp_path: Path) -> Path:
 
 def test_ops_of_a_cpu_without_a_gpu(alone: Path) -> None:
     """A report says what lists and draws them; they are no API calls; where nothing ran there is nothing to draw."""
-    done = invoked(alone)
-    assert done.exit_code == 1
-    assert "`mio2trace tfprof` lists the ops, `-o out.pftrace` draws them" in done.stderr
-    table = invoked("kernels", alone)
-    assert table.exit_code == 1
-    assert "profile.tfprof: a profile of TensorFlow's own; `mio2trace report`" in table.stderr
+    assert "`mio2trace tfprof` lists the ops, `-o out.pftrace` draws them" in stderr_of(invoked(alone), 1)
+    said = stderr_of(invoked("kernels", alone), 1)
+    assert "profile.tfprof: a profile of TensorFlow's own; `mio2trace report`" in said
     events, _ = converted(alone, host_calls="none")
     assert [event["args"]["node"] for event in of(events, "operator")] == [CONVS[0]]
     with pytest.raises(OptionError, match="no GPU profile to choose from"):

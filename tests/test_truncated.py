@@ -16,7 +16,7 @@ from mio2trace import analyse
 from mio2trace.commands import LATER
 from mio2trace.model.tf import TfProfile
 from mio2trace.notes import CUT_OFF, Note, Notes
-from tests.commands import invoked, printed
+from tests.commands import invoked, printed, stderr_of
 from tests.conftest import ROOT, shared_folder
 from tests.kineto_files import FIRST_US, rows, trace
 from tests.rocm_made import FORMS, Run, run
@@ -234,9 +234,8 @@ def test_our_own_traces_say_it_in_the_same_words(name: str, share: float, tmp_pa
     file = tmp_path / name
     file.write_bytes(cut(OURS[name](tmp_path), share))
     for words in (["query", "FILE", "slowest kernels"], ["compare", "WHOLE", "FILE"], ["view", "FILE", "--no-browser"]):
-        result = done(words, file)
-        assert result.exit_code == 1
-        assert re.fullmatch(rf"mio2trace: {re.escape(name)}: [^\n]*{WORDS}[^\n]*\n", result.stderr)
+        told = stderr_of(done(words, file), 1)
+        assert re.fullmatch(rf"mio2trace: {re.escape(name)}: [^\n]*{WORDS}[^\n]*\n", told)
 
 
 @pytest.mark.parametrize("share", SHARES)
