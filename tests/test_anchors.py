@@ -21,6 +21,7 @@ from mio2trace.recording.session import pack
 from mio2trace.runs import same_job
 from tests.commands import invoked
 from tests.conftest import shared_folder
+from tests.often import present
 from tests.test_processes import SECOND, all_reduces, profile, related, second
 
 MS = 1_000_000
@@ -36,14 +37,12 @@ def reading(at_ns: int, unix_ns: int, **more: int) -> dict[str, int]:
 
 
 def read(start: dict[str, int], end: dict[str, int], boot: str = "ab" * 8) -> Anchors:
-    told = anchors_of({"clocks": {"start": start, "end": end}, "boot": boot})
-    assert told is not None
+    told = present(anchors_of({"clocks": {"start": start, "end": end}, "boot": boot}))
     return told
 
 
 def unix_of(made: Profile) -> UnixTime:
-    unix = made.clocks[0].unix
-    assert unix is not None
+    unix = present(made.clocks[0].unix)
     return unix
 
 
@@ -140,8 +139,7 @@ def test_one_boot_is_one_clock_whatever_the_profiles_say_of_machines() -> None:
     here = on_machine(1, KERNELS, later=0, boot="aa" * 8)
     beside = on_machine(2, KERNELS, later=0, boot="aa" * 8)
     assert second(here, beside) == ProcessClock(method="time since the boot of one machine")
-    cloned = second(here, on_machine(2, KERNELS, later=5 * SECOND, boot="bb" * 8))
-    assert cloned is not None
+    cloned = present(second(here, on_machine(2, KERNELS, later=5 * SECOND, boot="bb" * 8)))
     assert cloned.shift_ns == 5 * SECOND
 
 
@@ -159,8 +157,7 @@ def test_collectives_bound_what_the_unix_clocks_are_wrong() -> None:
         clock, error = related(here, wrong_by(wrong, **there))
         assert clock.method == method
         assert abs(clock.shift_ns - 7 * SECOND - wrong) <= error <= MS
-    apart = second(here, wrong_by(2 * SECOND, **there))
-    assert apart is not None
+    apart = present(second(here, wrong_by(2 * SECOND, **there)))
     assert (apart.shift_ns, apart.error_ns) == (7 * SECOND, None)
 
 
@@ -223,8 +220,7 @@ def test_stamps_of_a_recorded_run_tell_its_layers(twin: str, log: str, kernels: 
     told = truth(twin)
     archive = recorded(tmp_path, twin, log, told["clock"]["unix_minus_profile_ns"])
     run = mio2trace.analyse(archive).run
-    clock = run.alignments[0].log_clock
-    assert clock is not None
+    clock = present(run.alignments[0].log_clock)
     assert clock.offset_ns == told["clock"]["log_utc_offset_hours"] * 3600 * SECOND
     assert abs(clock.host_ns - told["clock"]["unix_minus_profile_ns"]) <= clock.error_ns == 900
     assert "boundary stamps" in run.alignments[0].links.layer_by

@@ -29,6 +29,7 @@ from mio2trace.trace import Group, Process, Trace
 from mio2trace.writers import archive, native
 from tests.commands import invoked, json_of, printed, stderr_of
 from tests.conftest import ROOT, Engine
+from tests.often import present, saved
 from tests.recorders import rocprofv3
 from tests.small_runs import as_json, benchmark
 
@@ -462,8 +463,7 @@ def test_a_shell_completes_a_command_an_option_and_a_column(shell: str, tmp_path
     path = shutil.which(shell)
     if path is None:
         pytest.skip(f"no {shell}")
-    program = tmp_path / "mio2trace"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mio2trace "$@"\n')
+    program = saved(tmp_path / "mio2trace", f'#!/bin/sh\nexec "{sys.executable}" -m mio2trace "$@"\n')
     program.chmod(0o755)
     script = f"{SHELLS[shell]}try mio2trace bund; try mio2trace bundle --che; try mio2trace layers --sort kerne\n"
     given = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "timeline")}
@@ -550,8 +550,7 @@ def test_each_rank_is_a_trace_and_all_are_the_picture(both: tuple[Path, Path]) -
         assert manifest == {"perfetto_manifest": {"version": 1, "files": [{"path": name} for name in names[1:]]}}
         assert {(member.mtime, member.uname, member.uid) for member in opened} == {(0, "", 0)}
         for name in names[1:]:
-            member = opened.extractfile(name)
-            assert member is not None
+            member = present(opened.extractfile(name))
             in_parts.append(_slices(member.read()))
     whole = _slices(both[1].read_bytes())
     assert min(map(len, in_parts)) > 1000

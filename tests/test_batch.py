@@ -33,6 +33,7 @@ from tests.batch_work import content, made_up, poison, worker_pids
 from tests.commands import invoked, json_of, stderr_of
 from tests.conftest import ROOT
 from tests.kineto_files import FIRST_US, kineto_file, rows
+from tests.often import present, saved
 from tests.test_orphans import family, within
 from tests.test_orphans import runs as is_running
 
@@ -191,8 +192,7 @@ def test_what_could_not_be_written_is_no_fault_of_the_run(warm: None, runs: Path
 def test_what_holds_nothing_fails_as_it_does_alone(warm: None, tmp_path: Path) -> None:
     """A profile cut off in its first call: no trace of it, no tables, no run."""
     (tmp_path / "runs").mkdir()
-    profile = tmp_path / "runs" / "prof.json"
-    profile.write_text('[{"call": "clFinish"')
+    profile = saved(tmp_path / "runs" / "prof.json", '[{"call": "clFinish"')
     lines = [invoked(profile, "-o", tmp_path / name).stderr for name in ("a.json", "a.parquet")]
     assert lines[0] == lines[1] != ""
     batch(tmp_path / "runs", tmp_path / "ds")
@@ -422,8 +422,7 @@ def test_nothing_listens_while_workers_run(tmp_path: Path) -> None:
             assert not found
             looks, most = looks + (len(pids) >= 5), max(most, sockets)
             time.sleep(0.01)
-        assert process.stderr is not None
-        assert "8 runs: 8 converted, 0 failed, " in process.stderr.read()
+        assert "8 runs: 8 converted, 0 failed, " in present(process.stderr).read()
     assert looks > 3, "two workers with a run of each"
     assert most >= 4, "the pairs that lead the two"
 
@@ -716,14 +715,12 @@ def test_a_process_that_nobody_waits_for_ends(tmp_path: Path) -> None:
     """Closing in the middle of a call ends the warm process and its child."""
     one = Confined((HERE,))
     one.call(f"{HERE}:double", 1)
-    assert one._process is not None
-    warm = one._process
+    warm = present(one._process)
     place = tmp_path / "pid"
     caller = threading.Thread(target=one.call, args=(f"{HERE}:leave_a_child", str(place)), daemon=True)
     caller.start()
     assert within(5, lambda: place.exists() and bool(place.read_text()))
-    assert one._connection is not None
-    with socket.socket(fileno=os.dup(one._connection.fileno())) as other:
+    with socket.socket(fileno=os.dup(present(one._connection).fileno())) as other:
         other.shutdown(socket.SHUT_RDWR)
     assert warm.wait(10) == 0
     caller.join(10)

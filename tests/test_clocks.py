@@ -41,6 +41,7 @@ from mio2trace.summary import explain
 from mio2trace.trace import Slice
 from tests.commands import invoked
 from tests.conftest import shared_folder
+from tests.often import present
 from tests.records import changed, opencl_profile
 from tests.rocm_files import records_of
 from tests.small_runs import benchmark
@@ -213,8 +214,7 @@ def test_a_stamp_that_is_no_date_breaks_nothing(stamp: LocalTime, near: int) -> 
 def test_a_run_gets_its_zone_whatever_evidence_there_is(rng: Random, zone: int, marks: bool, year: bool) -> None:
     """Timer marks or the last enqueue are the landmark."""
     run = make_run(rng, random_net(rng, 4), marks=marks, clocks=Clocks(zone_ns=zone, year=year))
-    clock = align(run.profile, [run.log], Notes()).log_clock
-    assert clock is not None
+    clock = present(align(run.profile, [run.log], Notes()).log_clock)
     assert clock.offset_ns == zone
 
 
@@ -254,8 +254,7 @@ def test_the_logs_last_iteration_may_be_that_of_one_of_two_threads() -> None:
     rng = Random(3)
     run = make_run(rng, random_net(rng, 5), marks=False)
     activities = run.profile.activities
-    last = activities[-1].host_end_ns
-    assert last is not None
+    last = present(activities[-1].host_end_ns)
     count = len(activities)
     later = [
         changed(one, number=(one.number or 0) + 10 * count, queue=1, host_start_ns=at, host_end_ns=at + US)
@@ -277,8 +276,7 @@ def test_marks_tell_how_far_a_log_is_ahead(ahead: int) -> None:
     notes = Notes()
     found = align(true.profile, [restamped(true, lambda _, ns: ns + ahead).log], notes)
     expected = align(true.profile, [true.log], Notes())
-    assert found.log_clock is not None
-    assert abs(found.log_clock.offset_ns - ahead) < MS
+    assert abs(present(found.log_clock).offset_ns - ahead) < MS
     assert any("log's clock" in note.kind for note in notes.problems)
     for place, run, of in zip(true.places, found.links.run_of, expected.links.run_of, strict=True):
         assert place is None or place[0] == 0 or run == of

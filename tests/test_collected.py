@@ -13,6 +13,7 @@ from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import Entry, MiopenLog
 from mio2trace.readers.base import kernel_name
 from mio2trace.readers.collected import plain_lines
+from tests.often import saved
 
 LOG = b"""I1120 11:34:29.509450 30462 caffe.cpp:361] Use GPU with device ID 0
 I1120 11:34:29.509458 30462 net.cpp:57] Initializing net from parameters:
@@ -99,8 +100,7 @@ POOLING = [f"MIOpen(HIP): {of}" for of in ("miopenStatus_t miopenPoolingForward(
 
 def test_calls_that_come_twice_stay_two(tmp_path: Path) -> None:
     """Equal calls one after another are calls: only where all lines come in pairs, one of each is a copy."""
-    path = tmp_path / "run.log"
-    path.write_text("".join(f"{line}\n" for line in POOLING) * 9)
+    path = saved(tmp_path / "run.log", "".join(f"{line}\n" for line in POOLING) * 9)
     assert analyse([path]).run.libraries[0].count("entry") == 9
 
 
@@ -109,8 +109,7 @@ def test_calls_that_come_twice_stay_two(tmp_path: Path) -> None:
 )
 def test_several_processes_keep_their_lines_apart(prefix: str, tmp_path: Path) -> None:
     lines = [f"{prefix.format(rank)}{line}" for line in POOLING for rank in (0, 1)]
-    path = tmp_path / "run.log"
-    path.write_text("\n".join([*lines, ""]))
+    path = saved(tmp_path / "run.log", "\n".join([*lines, ""]))
     log = analyse([path]).run.libraries[0]
     assert [(entry.thread, entry.line) for entry in log.records] == [(0, 1), (1, 2)]
     assert log.count("cut entry") == 0
@@ -177,6 +176,5 @@ def test_a_line_that_hangs_at_another_is_read(line: bytes, tmp_path: Path) -> No
 
 def test_a_name_and_a_type_on_one_line_of_the_net_are_two(tmp_path: Path) -> None:
     net = b'I1120 11:34:29.5 1 net.cpp:57] Initializing net from parameters:\nlayer {\n  name: "a"  type: "ReLU"\n}\n'
-    path = tmp_path / "run.log"
-    path.write_bytes(net.replace(b".5 ", b".500000 "))
+    path = saved(tmp_path / "run.log", net.replace(b".5 ", b".500000 "))
     assert [(layer.layer, layer.type) for layer in analyse([path]).run.logs[0].net] == [("a", "ReLU")]

@@ -50,6 +50,7 @@ from tests import rocm_made, rocpd_made
 from tests.conftest import REQUIRED
 from tests.drawn_sets import traced
 from tests.native_packets import read_native
+from tests.often import saved
 from tests.rocm_files import records_of
 
 TRACKS = (101, 102)
@@ -373,8 +374,7 @@ def test_pages_are_read_where_they_may(run: Path) -> None:
 
 @pytest.mark.parametrize("version", rocpd_made.VERSIONS)
 def test_each_schema_is_read_alike(version: str, tmp_path: Path) -> None:
-    path = tmp_path / "run.db"
-    path.write_bytes(rocpd_made.database(rocpd_made.tables(version)))
+    path = saved(tmp_path / "run.db", rocpd_made.database(rocpd_made.tables(version)))
     assert in_both_ways(path)
 
 
@@ -535,8 +535,7 @@ def test_rows_of_a_log_beside_it_are_read(run: Path) -> None:
 
 def test_a_journal_that_goes_while_it_is_looked_at_is_one_line(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its writer removes it at the end of each transaction."""
-    journal = run.with_name(f"{run.name}-journal")
-    journal.write_bytes(bytes(1024))
+    journal = saved(run.with_name(f"{run.name}-journal"), bytes(1024))
     asked = os.stat
 
     def then_gone(path: Any, **options: Any) -> os.stat_result:

@@ -23,6 +23,7 @@ from mio2trace.writers import slices as written_slices
 from tests.commands import stderr_of
 from tests.conftest import ROOT, Engine
 from tests.made_up_runs import compare as run
+from tests.often import present
 from tests.synthetic_run import MS, US, Kernel, Layer, make_run
 
 FILES = [str(ROOT / "traces" / "lenet-rocpd" / name) for name in ("run.log.gz", "results.db.gz")]
@@ -52,8 +53,7 @@ def made(layers: list[Layer], seed: int, iterations: int = 4) -> Source:
         alignments=(alignment,),
         measures=(Measures(alignment),),
     )
-    record = collect(run, Notes())
-    assert record is not None
+    record = present(collect(run, Notes()))
     return Source(Side(name=f"side {seed}", runs=(record,)), (run,))
 
 
@@ -231,8 +231,7 @@ def test_error_a_picture_of_what_is_none(words: tuple[str, ...], message: str) -
 def test_the_engine_finds_nothing_wrong(tmp_path: Path, slower: Trace, suffix: str, engine: Engine) -> None:
     """All structural checks hold, and the arguments can be asked for."""
     path = tmp_path / f"picture.{suffix}"
-    form = by_suffix(str(path))
-    assert form is not None
+    form = present(by_suffix(str(path)))
     with path.open("wb") as file:
         write(form[0], slower, file, compress=form[1])
     trace = engine(path)

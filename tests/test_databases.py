@@ -24,6 +24,7 @@ from mio2trace.notes import InputError
 from mio2trace.readers.rocm import database as database_module
 from mio2trace.readers.rocm.assembly import LONGEST_NAME
 from tests import rocm_made
+from tests.often import saved
 
 FORMS = {
     "rocpd": rocm_made.rocpd,
@@ -37,15 +38,13 @@ FORMS = {
 def database(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     if request.param.startswith("large"):
         monkeypatch.setattr(database_module, "LARGE", 0)
-    path = tmp_path / "run.db"
-    path.write_bytes(FORMS[request.param](rocm_made.run()))
+    path = saved(tmp_path / "run.db", FORMS[request.param](rocm_made.run()))
     return path
 
 
 def rocpd(folder: Path, then: str = "") -> Path:
     """The file of a run; ``then``: SQL that changes what was written."""
-    path = folder / "run.db"
-    path.write_bytes(rocm_made.rocpd(rocm_made.run(), then))
+    path = saved(folder / "run.db", rocm_made.rocpd(rocm_made.run(), then))
     return path
 
 
@@ -131,14 +130,12 @@ def test_pages_of_a_killed_writer_are_moved_back(database: Path, tmp_path: Path)
 @pytest.mark.parametrize("checksum", [0, 1])
 def test_a_journal_that_names_a_file_deletes_nothing(checksum: int, database: Path, tmp_path: Path) -> None:
     """SQLite deletes the file that a journal of several databases names, whichever that is."""
-    named = tmp_path / "named.txt"
-    named.write_text("of somebody else\n")
+    named = saved(tmp_path / "named.txt", "of somebody else\n")
     data, name = database.read_bytes(), os.fsencode(named)
     page, magic = int.from_bytes(data[16:18], "big"), bytes.fromhex("d9d505f920a163d7")
     head = struct.pack(">8s5I", magic, 0, 1, len(data) // page, 512, page).ljust(512, b"\0")
     end = struct.pack(">2I", len(name), sum(name) + checksum)
-    journal = tmp_path / "run.db-journal"
-    journal.write_bytes(head + struct.pack(">I", (1 << 30) // page + 1) + name + end + magic)
+    saved(tmp_path / "run.db-journal", head + struct.pack(">I", (1 << 30) // page + 1) + name + end + magic)
     with pytest.raises(InputError, match=r"run\.db-journal: names another file; expected the journal"):
         convert(database)
     assert named.read_text() == "of somebody else\n"

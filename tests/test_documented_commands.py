@@ -17,6 +17,7 @@ import pytest
 
 from tests import documented, rocpd_made, xspace_made
 from tests.conftest import ROOT
+from tests.often import present, saved
 from tests.recorders import HELP_7
 
 PAGES = [
@@ -223,8 +224,7 @@ def test_a_documented_command_runs(desk: Path, page: str, shown: documented.Show
     assert "Traceback" not in done.stderr
     assert done.stdout.strip() or set(folder.iterdir()) - before or " -o " in alone or " --save " in alone, alone
     if " -o " in alone:
-        written = re.search(r" -o (\S+)", alone)
-        assert written is not None
+        written = present(re.search(r" -o (\S+)", alone))
         output = folder / written[1]
         assert output.stat().st_size > 0
         if output.is_dir():
@@ -244,8 +244,7 @@ def test_documented_python_runs(desk: Path, tmp_path: Path, page: str) -> None:
         if any(re.match(rf"\s*(?:import|from) (?:{_ABSENT})\b", line) for line in code.text.splitlines()):
             continue
         program += "\n" * (code.line - 1 - program.count("\n")) + code.text
-    script = tmp_path / f"{page}.py"
-    script.write_text(program)
+    script = saved(tmp_path / f"{page}.py", program)
     done = subprocess.run(
         [sys.executable, str(script)], cwd=folder, env=environment(desk), capture_output=True, text=True, timeout=300
     )

@@ -19,6 +19,7 @@ from mio2trace.ops.problem import CommandError, Problem
 from mio2trace.reports.ops import Times, driver_lines
 from tests.commands import invoked
 from tests.miopen_blocks import decoded
+from tests.often import present, saved
 from tests.test_ops import conv_entry, entry, ops_of
 
 CONV = (
@@ -257,8 +258,7 @@ SEQUENCE = "rnn_seq -n 2 -W 3 -H 4 -l 1 -b 1 -m lstm -k 5 -K 5,4 -F {} -t 1"
 )
 def test_the_driver_takes_what_is_offered(logged: str, offered: str) -> None:
     """MIOpen prints options, words and directions that its own driver refuses (its drivers' sources of 2026)."""
-    problem = parse(logged)
-    assert problem is not None
+    problem = present(parse(logged))
     try:
         line = driver_line(problem).removeprefix("./bin/MIOpenDriver ")
     except CommandError as reason:
@@ -280,8 +280,7 @@ def test_a_step_of_adam_with_its_command_is_one_operation() -> None:
     assert second.command == f"./bin/MIOpenDriver {transformers}"
     assert parse(ADAM.format("adam") + " -c 1") is None  # an option of the other form only
     for kernel in ("AmpAdamPackedWithStep", "TransformersAdamWContiguous", "TransformersAmpAdamWContiguousWithStep"):
-        named = kernel_name(kernel)
-        assert named is not None
+        named = present(kernel_name(kernel))
         assert named.primitives == ("adam",)
 
 
@@ -300,8 +299,7 @@ def test_the_modes_of_a_fusion() -> None:
     written = has(parse(f"CBAInfer -J 2 {sizes} -m 3 --bnMode 1"), bn_mode=1, activation=3)
     deep = has(parse(f"CBAInfer --fusion_mode 5 {SIZES} --activMode 8 -f NHWC"), activation=8)
     assert isinstance(deep, FusionProblem)
-    assert deep.conv is not None
-    assert deep.conv.layouts == ("", "NHWC", "")
+    assert present(deep.conv).layouts == ("", "NHWC", "")
     assert (parse(written.command()), parse(deep.command())) == (written, deep)
 
 
@@ -469,8 +467,7 @@ def test_a_person_means_the_drivers_flags_of_batch_norm(text: str, expected: tup
 
 
 def test_commands_that_are_cut_off_stay_apart(tmp_path: Path) -> None:
-    log = tmp_path / "a.log"
-    log.write_text("".join(f"./bin/MIOpenDriver bnorm -n {n} -c 3 -H\n" for n in (2, 3, 3)))
+    log = saved(tmp_path / "a.log", "".join(f"./bin/MIOpenDriver bnorm -n {n} -c 3 -H\n" for n in (2, 3, 3)))
     found = invoked("messages", log).stdout
     assert [line.split(",")[2] for line in found.splitlines()[1:]] == ["1", "2"]
 

@@ -15,6 +15,7 @@ from mio2trace.align.engine import Pairs, Ways, Weights, cheapest, cheapest_plac
 from mio2trace.align.layers import durations
 from mio2trace.align.rates import BROKEN, CUT, LOST
 from mio2trace.model.tables import Numbers
+from tests.often import present
 
 PART = st.floats(0.01, 1.0)
 
@@ -110,8 +111,7 @@ def test_the_cheapest_places_are_those_of_all_answers(takes: list[int], items: l
             cost += inf if own < before else reach - ends[own]
         every[cuts] = cost
     places = [np.arange(len(ends))] * (len(takes) - 1) + [np.array([len(items)])]
-    found = cheapest(Ways.at(0, 0), places, worth)
-    assert found is not None
+    found = present(cheapest(Ways.at(0, 0), places, worth))
     assert found[-1].costs[0] == min(every.values()) == every[tuple(cheapest_places(found))]
     last = found[-1]
     on = Ways(last.places[:1], np.zeros(1), np.full(1, -100_000), np.zeros(1, np.int64))
@@ -141,6 +141,5 @@ def test_printed_times_of_many_layers_take_the_room_of_their_cuts() -> None:
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert found is not None
-    assert found[0] == [*range(each, layers * each + 1, each)]
+    assert present(found)[0] == [*range(each, layers * each + 1, each)]
     assert peak < 8 * layers * len(starts) / 4

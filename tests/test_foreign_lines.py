@@ -19,6 +19,7 @@ from mio2trace.readers.miopen import _ALL_ZERO
 from mio2trace.readers.miopen import lines as miopen_messages
 from mio2trace.readers.run_log import OtherPrograms
 from mio2trace.source import Source
+from tests.often import saved
 from tests.small_runs import benchmark
 
 CALLS, LOG = benchmark()
@@ -70,8 +71,7 @@ OTHERS = [
 
 
 def outcome(folder: Path, data: bytes, block: int) -> object:
-    path = folder / "log"
-    path.write_bytes(data)
+    path = saved(folder / "log", data)
     notes = Notes()
     source = Source(str(path), 0, notes)
     source.block_size = block
@@ -129,8 +129,7 @@ def test_other_programs_are_passed_over_and_counted(tmp_path: Path) -> None:
     """Beside it the lines that count, with their numbers."""
     others = [line + b"\n" for line in OTHERS] * 50
     data = b"".join([OURS[0] + b"\n", *others, OURS[2] + b"\n", *others, GLOG_LINES[0] + b"\n", *others])
-    path = tmp_path / "log"
-    path.write_bytes(data)
+    path = saved(tmp_path / "log", data)
     notes = Notes()
     fed = []
     feed = run_log._Log.feed

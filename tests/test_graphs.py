@@ -26,6 +26,7 @@ from mio2trace.ops.operation import Operation
 from tests.conftest import shared_folder
 from tests.headlines import measured, rows
 from tests.kineto_files import FIRST_US, Row, aligned, kineto_alignment, kineto_file, row
+from tests.often import present
 from tests.rocm_files import plain, samples
 
 PAIRS = {
@@ -81,8 +82,7 @@ def test_every_kernel_of_the_truth_is_right_and_sure(name: str, turned: bool) ->
 def test_the_matcher_by_itself_agrees_with_the_independent_one() -> None:
     """On captures and replays with names changed, launches removed, captures exchanged: what is sure is the same."""
     path = shared_folder() / "tools" / "graph_truth.py"
-    spec = importlib.util.spec_from_file_location("graph_truth", path)
-    assert spec is not None
+    spec = present(importlib.util.spec_from_file_location("graph_truth", path))
     assert spec.loader is not None
     judge = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(judge)
@@ -180,8 +180,7 @@ def test_each_replay_executes_the_ops_of_its_capture(tmp_path: Path, apart: bool
     assert told(alignment) == [(name, True) for name, _, _ in OPS] * 2
     at = replayed(alignment)
     assert len({links.operation_of[position] for position in at}) == 20
-    first = operation_at(alignment, at[0])
-    assert first is not None
+    first = present(operation_at(alignment, at[0]))
     assert first.flop == 2 * 8 * 16 * 4
     assert [links.runs[links.run_of[position]].layer for position in at[:5]] == ["Block_0"] * 3 + ["Block_1"] * 2
     assert [links.iteration_of(position) for position in at] == [1] * 10 + [2] * 10
@@ -200,9 +199,8 @@ def test_a_capture_that_is_replayed_at_once_is_that_of_later_replays(tmp_path: P
     runs = {Path(run.inputs[0].path).name: run.alignment for run in mio2trace.analyse(paths).runs}
     assert len(runs) == 2
     for name, alignment in runs.items():
-        assert alignment is not None
         is_joined = not other_process or name == "made1.json"
-        assert told(alignment) == [(api if is_joined else None, True) for api, _, _ in OPS]
+        assert told(present(alignment)) == [(api if is_joined else None, True) for api, _, _ in OPS]
 
 
 def right(alignment: Alignment, true: Sequence[str | None]) -> None:

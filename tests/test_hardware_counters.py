@@ -26,6 +26,7 @@ from mio2trace.readers.rocm import rocpd, v3_csv, v3_json
 from mio2trace.reports.kernels import enqueue_table
 from tests.commands import invoked, json_of
 from tests.conftest import ROOT, shared_folder
+from tests.often import saved
 from tests.rocm_files import read
 from tests.rocpd_made import KERNELS, VERSIONS, Counted, database, tables
 
@@ -51,8 +52,7 @@ def values(profile: Profile) -> list[dict[str, float]]:
 
 
 def read_database(folder: Path, made: Any = None, notes: Notes | None = None) -> tuple[Path, Profile]:
-    path = folder / "run.db"
-    path.write_bytes(database(made or tables("3.0.5", COUNTED)))
+    path = saved(folder / "run.db", database(made or tables("3.0.5", COUNTED)))
     (profile,) = read(path, rocpd, notes or Notes())
     return path, profile
 
@@ -389,8 +389,7 @@ def as_json(*, kernels: bool, counted: int = 3, **changes: Any) -> str:
 def test_counters_of_a_json_are_those_of_its_kernels(kernels: bool, tmp_path: Path) -> None:
     """Rows of a base counter are added up; the kernels may be only in the list of counters."""
     notes = Notes()
-    path = tmp_path / "7_results.json"
-    path.write_text(as_json(kernels=kernels))
+    path = saved(tmp_path / "7_results.json", as_json(kernels=kernels))
     (profile,) = read(path, v3_json, notes)
     assert [(one.name, one.start_ns, one.end_ns, one.correlation, one.number) for one in profile.activities] == [
         ("k", 1000 * place, 1000 * place + 10 + place, place + 1, place + 1) for place in range(3)
@@ -427,8 +426,7 @@ def test_each_kernel_of_a_json_counts_if_numbers_of_dispatches_do_not_tell_them_
 
 def test_kernels_of_a_json_without_counters_are_kept(tmp_path: Path) -> None:
     """And a file whose records are null has none."""
-    path = tmp_path / "7_results.json"
-    path.write_text(as_json(kernels=True, counted=1))
+    path = saved(tmp_path / "7_results.json", as_json(kernels=True, counted=1))
     (profile,) = read(path, v3_json)
     assert [len(one) for one in values(profile)] == [3, 0, 0]
     path.write_text(as_json(kernels=True, callback_records=None))

@@ -22,6 +22,7 @@ from mio2trace.model.tables import NO, LayerTimes, plain
 from mio2trace.notes import Notes
 from mio2trace.readers.opencl import ProfileFolder
 from tests.made_up_costs import MS, SETUP, Ran, measures, operation
+from tests.often import present
 
 A, B, C = Ran("a", 2 * MS), Ran("b", 5 * MS), Ran("c", 1 * MS)
 
@@ -149,8 +150,7 @@ def test_statistics_over_iterations_in_some_of_which_a_kernel_is_not() -> None:
     pause = Ran("a", 2 * MS, after_ns=3 * MS)
     many = [B] * 12
     of = measures({1: [*many, Ran("copy", MS, copy=True)], 2: [*many, A], 3: [*many, pause]}).steady
-    row = of.kernels.of("a")
-    assert row is not None
+    row = present(of.kernels.of("a"))
     assert row.per_iteration_ns == (0, 2 * MS, 2 * MS)
     assert row.mean_ns == pytest.approx(4 * MS / 3)
     assert row.share == pytest.approx(4 / 184)
@@ -235,8 +235,7 @@ def longest_common(a: list[str], b: list[str]) -> int:
 @given(letters, letters)
 def test_as_many_pairs_as_possible_and_all_in_order(a: list[str], b: list[str]) -> None:
     """Equal elements only, increasing in both, as long as the longest common subsequence."""
-    pairs = matches(a, b)
-    assert pairs is not None
+    pairs = present(matches(a, b))
     assert all(a[i] == b[j] for i, j in pairs)
     assert all(i < k and j < m for (i, j), (k, m) in pairwise(pairs))
     assert len(pairs) == longest_common(a, b)

@@ -21,6 +21,7 @@ from mio2trace.reports.kernels import gemm_table
 from mio2trace.reports.ops import steady_table
 from tests.commands import invoked, json_of, rows
 from tests.made_up_costs import MS, Ran, measures, operation
+from tests.often import present
 from tests.records import changed
 from tests.small_runs import Program, as_json, benchmark
 from tests.test_gemm import CLBLAS, cut, i32, kernel, profile
@@ -149,8 +150,7 @@ def test_a_stranger_between_repetitions_costs_no_other(
     """Elements of the set-up come nowhere else, so the unit is the repeated one, or what it repeats itself."""
     gap = min(gap, times - 2)
     items = [*unit * gap, 99, *unit * (times - gap)]
-    found = find_repetition([*range(100, 100 + len(before)), *items])
-    assert found is not None
+    found = present(find_repetition([*range(100, 100 + len(before)), *items]))
     assert len(unit) % found.period == 0 or found.covered > len(unit) * (times - gap)
     assert found.covered >= len(unit) * max(gap, times - gap)
 
@@ -163,8 +163,7 @@ def test_a_graph_launch_counts_as_its_kernels() -> None:
 
 
 def test_a_million_kernels_take_no_time() -> None:
-    found = find_repetition([*range(1000, 1500), *[number % 97 for number in range(1000)] * 300])
-    assert found is not None
+    found = present(find_repetition([*range(1000, 1500), *[number % 97 for number in range(1000)] * 300]))
     assert (found.period, found.starts[0], len(found.starts)) == (1000, 500, 300)
     assert find_repetition([7] * 300_000) == Repetition(period=1, starts=tuple(range(300_000)))
     assert find_repetition(list(range(100_000))) is find_repetition([]) is None
@@ -201,8 +200,7 @@ def test_rows_of_one_kernel_with_another_in_them_are_not_compared_with_each_othe
     taken = []
     for count in (500, 1000):
         compared.clear()
-        found = find_repetition([7] * count + [8] + [7] * count)
-        assert found is not None
+        found = present(find_repetition([7] * count + [8] + [7] * count))
         assert (found.period, len(found.starts)) == (1, 2 * count)
         taken.append(len(compared))
     assert 0 < taken[1] <= 2.6 * taken[0], taken

@@ -33,6 +33,7 @@ from tests.kineto_files import (
     rows,
     trace,
 )
+from tests.often import present, saved
 from tests.raw_profiles import Kineto
 from tests.rocm_files import read, read_made, samples
 
@@ -106,15 +107,13 @@ def test_the_rows_of_a_step(tmp_path: Path) -> None:
     assert (helper.start_ns, helper.end_ns) == (FIRST_NS + 30_250, FIRST_NS + 36_489)
     assert (helper.grid, helper.workgroup) == ((65536, 1, 1), (256, 1, 1))
     assert (main.grid, main.workgroup) == ((245 * 256, 2, 1), (256, 1, 1)), "blocks of the launch row"
-    assert main.call is not None
-    assert main.call.name == "hipLaunchKernel"
+    assert present(main.call).name == "hipLaunchKernel"
     alone = by_name["before_the_trace"]
     assert (alone.call, alone.range, alone.grid) == (None, None, None), "its correlation is no id of an op"
     copied = by_name["copy host to device"]
     assert (copied.route, copied.size_bytes) == ("host to device", 616)
     (op,) = (made for made in profile.ranges if made.kind == "operator")
-    assert main.range is not None
-    assert profile.ranges[main.range] is op
+    assert profile.ranges[present(main.range)] is op
     assert (op.id, op.sequence, op.start_ns, op.end_ns) == (45, 7, FIRST_NS + 10_000, FIRST_NS + 110_500)
     assert op.inputs is not None
     assert op.inputs.shapes[:2] == ((10, 64, 56, 56), (64, 64, 3, 3))
@@ -207,8 +206,7 @@ def test_the_form_of_pytorch_1_8(tmp_path: Path) -> None:
     assert comparable(profile) == comparable(expected)
     assert [one.number for one in profile.queues] == [one.number for one in expected.queues]
     (op,) = (one for one in profile.ranges if one.text == "aten::miopen_convolution")
-    assert op.inputs is not None
-    assert op.inputs.shapes[:2] == ((10, 64, 56, 56), (64, 64, 3, 3))
+    assert present(op.inputs).shapes[:2] == ((10, 64, 56, 56), (64, 64, 3, 3))
     assert not [note for note in notes if "async" in note]
 
 
@@ -244,8 +242,7 @@ def test_sizes_may_be_text_and_calls_may_have_the_version_of_their_interface(tmp
     profile, notes = of(tmp_path, events)
     (kernel,) = profile.activities
     assert (kernel.grid, kernel.workgroup) == ((256, 2, 1), (64, 1, 1))
-    assert kernel.call is not None
-    assert kernel.call.name == "cudaLaunchKernel"
+    assert present(kernel.call).name == "cudaLaunchKernel"
     assert [one.inputs and one.inputs.shapes for one in profile.ranges] == [((10, 10),)]
     assert UNREAD not in notes
 
@@ -509,8 +506,7 @@ def test_padding_behind_an_array_alone_is_no_lost_row(behind: str, tmp_path: Pat
 
 @pytest.mark.parametrize(("parts", "lost"), [(1, 0), (2, 1), (3, 1)])
 def test_a_trace_behind_another_in_one_file_is_missed(parts: int, lost: int, tmp_path: Path) -> None:
-    path = tmp_path / "made.json"
-    path.write_bytes(b"\n".join([trace(rows())] * parts) + b"\n")
+    path = saved(tmp_path / "made.json", b"\n".join([trace(rows())] * parts) + b"\n")
     (measures,) = mio2trace.analyse([path]).run.measures
     assert measures.completeness.counts.get("unreadable", 0) == lost
 
@@ -532,8 +528,7 @@ def test_a_profile_without_a_kernel_of_its_file_is_incomplete(
     data = trace(damaged(change))
     if not change:
         data = data.replace(json.dumps(events[8]["name"]).encode(), written.encode())
-    path = tmp_path / "made.json"
-    path.write_bytes(data)
+    path = saved(tmp_path / "made.json", data)
     (measures,) = mio2trace.analyse([path]).run.measures
     assert measures.completeness.counts[defect] == 1
     assert not measures.completeness.complete
@@ -541,8 +536,7 @@ def test_a_profile_without_a_kernel_of_its_file_is_incomplete(
 
 def test_every_command_mentions_a_kernel_that_is_left_out(tmp_path: Path) -> None:
     """Also those that write no trace. They leave out only remarks on a trace."""
-    path = tmp_path / "rank0.pt.trace.json"
-    path.write_bytes(trace(damaged({"dur": -1})))
+    path = saved(tmp_path / "rank0.pt.trace.json", trace(damaged({"dur": -1})))
     problem = "problem: kernel whose times are no numbers in order: left out (rank0.pt.trace.json)\n"
     for command, stream in (((), "stdout"), (("report", "--format", "markdown"), "stdout"), (("layers",), None)):
         done = invoked(*command, path)
@@ -588,8 +582,7 @@ def test_damage_between_events_loses_what_it_touches(tmp_path: Path) -> None:
 
 def test_half_a_character_is_shown_as_unknown_in_every_form(tmp_path: Path) -> None:
     """A JSON escape may state half of a surrogate pair, which no file of UTF-8 can hold."""
-    path = tmp_path / "t.json"
-    path.write_bytes(trace().replace(b"igemm_fwd", rb"\ud83digemm_fwd"))
+    path = saved(tmp_path / "t.json", trace().replace(b"igemm_fwd", rb"\ud83digemm_fwd"))
     for args in (
         ["report", str(path), "--format", "json"],
         ["convert", str(path), "-o", str(tmp_path / "t.parquet")],
@@ -853,5 +846,4 @@ def test_steps_of_a_process_without_anything_else(tmp_path: Path) -> None:
     path = kineto_file(tmp_path, events, "rank0.pt.trace.json")
     (one,) = headlines.rows(path, path.name)
     assert one.wrong == {}
-    assert one.said is not None
-    assert one.said.kernels == (1, 1, 1)
+    assert present(one.said).kernels == (1, 1, 1)

@@ -34,6 +34,7 @@ from mio2trace.ops.operation import Operation
 from tests.commands import json_of
 from tests.conftest import shared_folder
 from tests.kineto_files import FIRST_US, Row, kineto_alignment, kineto_file, row
+from tests.often import present, saved
 from tests.records import made_operation, opencl_profile
 
 NET = {
@@ -339,10 +340,8 @@ def test_with_modules_hidden_a_layer_is_of_one_module(name: str, tmp_path: Path)
     )
     of = modules_of(events, kernels, SAMPLES[name])
     trace_of["traceEvents"] = [one for one in trace_of["traceEvents"] if one.get("cat") != "python_function"]
-    path = tmp_path / "hidden.json"
-    path.write_text(json.dumps(trace_of))
-    found = mio2trace.analyse([path]).run.alignment
-    assert found is not None
+    path = saved(tmp_path / "hidden.json", json.dumps(trace_of))
+    found = present(mio2trace.analyse([path]).run.alignment)
     links = found.links
     positions = [at for at, one in enumerate(found.profile.activities) if one.kind == "kernel"]
     positions.sort(key=lambda at: found.profile.activities[at].start_ns or 0)
@@ -541,8 +540,7 @@ def test_modules_are_better(tmp_path: Path) -> None:
         ([module, *events], mio2trace.AnalysisOptions()),
         (events, mio2trace.AnalysisOptions(without=frozenset(("sequence",)))),
     ):
-        found = mio2trace.analyse([kineto_file(tmp_path, made)], options).run.alignment
-        assert found is not None
+        found = present(mio2trace.analyse([kineto_file(tmp_path, made)], options).run.alignment)
         assert "sequence" not in found.links.layer_by
 
 

@@ -28,6 +28,7 @@ from mio2trace.notes import InputError, Notes
 from tests.commands import json_of, rows, stderr_of
 from tests.conftest import ROOT, shared_folder
 from tests.kineto_files import row, trace
+from tests.often import saved
 from tests.records import changed, with_opencl
 from tests.small_runs import Program, as_json, benchmark
 from tests.synthetic_run import (
@@ -482,8 +483,7 @@ def nested(depth: int, *, turned: bool = False) -> bytes:
 @pytest.mark.parametrize(("depth", "turned"), [(3, False), (2, True), (200, False), (200, True)])
 def test_any_nesting_ends(depth: int, turned: bool, tmp_path: Path) -> None:
     """Modules that call each other in turn are no endless tree; of very deep ones the outermost are left out."""
-    path = tmp_path / "trace.json"
-    path.write_bytes(nested(depth, turned=turned))
+    path = saved(tmp_path / "trace.json", nested(depth, turned=turned))
     found = nodes(path)
     layers = [node for node in found if node["kind"] == "layer"]
     assert sum(node["own_ns"] for node in layers) == pytest.approx(found[0]["total_ns"])
@@ -580,8 +580,7 @@ def record(tmp_path: Path, repetitions: int = 3) -> Path:
             "per_layer_info": layers, "dvdt_prof": json.loads(as_json(calls)), "time_fw_ms": 1.5 * (number + 1),
             "run_success": "no" if number == 1 else "yes", "REAL_ENV_CK_CAFFE_ITERATIONS": 2,
         }})  # fmt: skip
-    path = tmp_path / "ckp-0123456789abcdef.0001.json"
-    path.write_text(json.dumps({"characteristics_list": runs}))
+    path = saved(tmp_path / "ckp-0123456789abcdef.0001.json", json.dumps({"characteristics_list": runs}))
     return path
 
 

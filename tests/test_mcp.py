@@ -21,6 +21,7 @@ from mio2trace.notes import InputError
 from tests.canaries import CANARIES, leaks
 from tests.commands import invoked, printed, stderr_of
 from tests.conftest import ROOT
+from tests.often import present, saved
 from tests.planted import FORMATS
 
 if TYPE_CHECKING:  # a second for each process that collects tests
@@ -111,8 +112,7 @@ def test_each_tool_answers_what_its_command_prints_and_nothing_else(folder: Path
         assert {tool.name for tool in listed} == TOOLS
         for tool in listed:
             assert tool.description
-            assert tool.annotations is not None
-            assert tool.annotations.read_only_hint
+            assert present(tool.annotations).read_only_hint
         (names,) = texts(await client.call_tool("files"))
         assert {*RUN, "rocpd/", "in/"} <= set(names.splitlines())
         assert "out" not in names
@@ -185,8 +185,7 @@ def test_an_endless_query_is_stopped_and_the_server_lives_on(folder: Path) -> No
 
 
 def comma(folder: Path) -> str:
-    path = folder / "a,b.log"
-    path.write_text("")
+    path = saved(folder / "a,b.log", "")
     return path.name
 
 

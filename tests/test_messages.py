@@ -18,6 +18,7 @@ from mio2trace.ops.log.statements import Alarm, Statement, alarms, state
 from mio2trace.privacy import Cleaner
 from mio2trace.readers.miopen.lines import ERRORS, KINDS, SUBJECTS, WARNINGS, classify
 from tests.commands import invoked, json_of
+from tests.often import present, saved
 
 CONFIG = "3x224x224x7x7x64x112x112x16xNCHWxFP32x3x3x2x2x1x1x1xF"
 KEY = "3-224-224-7x7-64-112-112-16-3x3-2x2-1x1-0-NCHW-FP32-F"
@@ -39,8 +40,7 @@ MIOpen(HIP): Info2 [Unheard] of
 
 @pytest.fixture
 def log(tmp_path: Path) -> str:
-    path = tmp_path / "run.log"
-    path.write_text(SEARCH)
+    path = saved(tmp_path / "run.log", SEARCH)
     return str(path)
 
 
@@ -234,8 +234,7 @@ def test_what_a_message_states(kind: str, function: str, text: str, stated: Stat
 
 def test_the_fields_of_a_perf_db_look_up_are_those_of_the_key() -> None:
     fields = "NCHW,FP32,F,2,3,224,224,1,7,7,1,64,16,3,3,0,2,2,0,1,1,0,0,1"
-    assert PROBLEM is not None
-    assert perf_db_values(fields.replace(",2,2,0,1,1,0,0,1", ",2,2,1,1,1,1,0,1")) == PROBLEM
+    assert perf_db_values(fields.replace(",2,2,0,1,1,0,0,1", ",2,2,1,1,1,1,0,1")) == present(PROBLEM)
     gradient = "12-84-116-1x1-256-84-116-2-0x0-1x1-1x1-0-NCHW-FP32-B"
     assert perf_db_values("NCHW,FP32,B,2,12,84,116,1,1,1,1,256,2,0,0,0,1,1,1,1,1,1,0,1") == find_db_key(gradient)
     assert perf_db_values("NCHW,FP32,B,2,12,84,116,1,1,1,1,256,2,0,0,0,2,2,1,1,1,1,0,1") is None

@@ -26,6 +26,7 @@ from tests import made_up_format
 from tests.commands import invoked
 from tests.conftest import ROOT
 from tests.kineto_files import kineto_file, row
+from tests.often import saved
 from tests.small_runs import Program, as_json, as_text, benchmark, kinds, small
 
 CALLS, LOG = benchmark()
@@ -165,8 +166,7 @@ def test_beside_a_profile_that_holds_nothing_a_log_keeps_its_picture(
     files: dict[str, str], tmp_path: Path, lost: bytes
 ) -> None:
     """As it is drawn alone; the person is told."""
-    empty = tmp_path / "empty"
-    empty.write_bytes(lost)
+    empty = saved(tmp_path / "empty", lost)
     alone, _ = output(files["log"])
     beside, result = output(files["log"], str(empty))
     expected = json.loads(alone)["traceEvents"]
@@ -226,8 +226,7 @@ def test_error_strict_makes_problems_errors_and_writes_nothing(files: dict[str, 
 
 def test_error_a_fault_half_way_is_no_fault_of_the_disk(tmp_path: Path) -> None:
     """It is raised as it is; the output is what it was, and nothing else stays behind."""
-    out = tmp_path / "out.json"
-    out.write_text("kept")
+    out = saved(tmp_path / "out.json", "kept")
 
     def fail_half_way() -> None:
         with replacing(str(out)) as file:
@@ -280,8 +279,7 @@ def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file of the format, which is known while the test runs."""
     reader: Any = made_up_format
     monkeypatch.setattr(readers, "READERS", (reader, *READERS))
-    path = tmp_path / "made-up.txt"
-    path.write_text(TEXT)
+    path = saved(tmp_path / "made-up.txt", TEXT)
     return path
 
 

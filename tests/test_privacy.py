@@ -33,6 +33,7 @@ from tests.canaries import BY_NAME, CANARIES, SOME, leaks
 from tests.commands import printed
 from tests.conftest import ROOT, Golden
 from tests.fuzz.law import on_disk
+from tests.often import present, saved
 from tests.planted.opencl import CALLS, FORMATS, LOG, profile_calls
 from tests.planted.tensorflow import FORMATS as TENSORFLOW
 from tests.planted.tensorflow import view
@@ -79,8 +80,7 @@ def test_kernel_sources_are_never_shown(tmp_path: Path) -> None:
     for call in calls:
         if call["call"] == "clCreateProgramWithSource":
             call["source"] = {"0": "__kernel void canary() {}"}
-    path = tmp_path / "prof.json"
-    path.write_bytes(as_json(calls))
+    path = saved(tmp_path / "prof.json", as_json(calls))
     out = io.BytesIO()
     convert(path, output=out, keep=KINDS, host_calls="all")
     assert not leaks(out.getvalue())
@@ -111,8 +111,7 @@ def test_keep_leaves_in_what_it_names_and_no_more(kind: str) -> None:
 
 
 def test_keep_is_an_option_of_convert(tmp_path: Path) -> None:
-    path = tmp_path / "prof.json"
-    path.write_bytes(as_json(profile_calls(CANARIES["a folder"])))
+    path = saved(tmp_path / "prof.json", as_json(profile_calls(CANARIES["a folder"])))
     out = io.BytesIO()
     convert(path, output=out, keep=["paths"])
     assert b"/scratch/canary/run7" in out.getvalue()
@@ -396,8 +395,7 @@ def test_names_of_calls_that_launched_something_are_cleaned() -> None:
     assert profile.activities[2] == made[2]
     assert profile.activities[3] == made[3]
     (same,) = Cleaner().cleaned([Profile(source=0, records=1, activities=made[2:3])])
-    assert same.activities is not None
-    assert same.activities[0] is made[2]
+    assert present(same.activities)[0] is made[2]
 
 
 # -- Nothing private of TensorFlow's files reaches a table of `tfprof`, or a view's.
@@ -413,8 +411,7 @@ TABLES = (
 
 
 def table(folder: Path, data: bytes, *options: str) -> str:
-    path = folder / "in"
-    path.write_bytes(data)
+    path = saved(folder / "in", data)
     assert leaks(data)
     result = printed("tfprof", *options, "--show", ".*", "-q", path)
     assert "conv0" in result

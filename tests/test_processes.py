@@ -25,6 +25,7 @@ from mio2trace.trace import Flow, Slice
 from tests.commands import csv_of, invoked
 from tests.conftest import shared_folder
 from tests.kineto_files import FIRST_US, kineto_file, rows
+from tests.often import present
 from tests.records import process_of_a_job
 
 TWIN = "resnet-immediate-2ranks"
@@ -320,8 +321,7 @@ def second(first: Profile, other: Profile) -> ProcessClock | None:
 
 def related(first: Profile, other: Profile) -> tuple[ProcessClock, int]:
     """The second one's clock, and its error, which is known."""
-    clock = second(first, other)
-    assert clock is not None
+    clock = present(second(first, other))
     assert clock.error_ns is not None
     return clock, clock.error_ns
 
@@ -386,8 +386,7 @@ def test_a_clock_may_be_related_through_another_process() -> None:
     """Two on one machine, a third elsewhere that shares collectives with the second alone: errors add up."""
     here = Clock("boottime", scope="a")
     others = profile(2, all_reduces(), here), profile(3, all_reduces(), ahead=77)
-    clock = relate_processes([profile(1, GEMM, here), *others])[2]
-    assert clock is not None
+    clock = present(relate_processes([profile(1, GEMM, here), *others])[2])
     assert clock.error_ns is not None
     assert abs(clock.shift_ns + 77) <= clock.error_ns
 

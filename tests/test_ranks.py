@@ -42,6 +42,7 @@ from mio2trace.trace import Slice
 from tests.commands import invoked, json_of, stderr_of
 from tests.conftest import shared_folder
 from tests.kineto_files import FIRST_US, Row, aligned, kineto_file, launched, row
+from tests.often import present
 from tests.records import process_of_a_job
 
 US, MS = 1_000, 1_000_000
@@ -186,8 +187,7 @@ def exchanging(profile: Profile, *, early: int = -1) -> Profile:
     made, seen = [], 0
     for one in profile.activities:
         if one.name == ALL_REDUCE:
-            assert one.start_ns is not None
-            end = one.start_ns + US if seen == early else one.end_ns
+            end = present(one.start_ns) + US if seen == early else one.end_ns
             one, seen = msgspec.structs.replace(one, name="all_to_all_kernel", end_ns=end), seen + 1
         made.append(one)
     return msgspec.structs.replace(profile, activities=tuple(made))
@@ -479,8 +479,7 @@ def test_each_collective_of_a_sample_has_its_message_and_bandwidth(name: str) ->
     stated = {one["args"]["External id"]: one["args"] for one in events if one.get("name") == "record_param_comms"}
     launches = [one["args"] for one in events if one.get("cat") == "cuda_runtime"]
     of_call = {args.get("correlation"): stated.get(args.get("External id")) for args in launches}
-    alignment = mio2trace.analyse([path]).run.alignment
-    assert alignment is not None
+    alignment = present(mio2trace.analyse([path]).run.alignment)
     operations = {one.index: one for one in alignment.links.operations}
     checked: Counter[str] = Counter()
     for position, activity in enumerate(alignment.profile.activities):
@@ -492,8 +491,7 @@ def test_each_collective_of_a_sample_has_its_message_and_bandwidth(name: str) ->
         assert operation.primitive == kind
         assert operation.mode == f"{ranks} ranks, group {true['Process Group Name']}"
         ns = (activity.end_ns or 0) - (activity.start_ns or 0)
-        made = bandwidth(operation, 1, ns)
-        assert made is not None
+        made = present(bandwidth(operation, 1, ns))
         assert made.message_bytes == true["In msg nelems"] * BYTES[true["dtype"]]
         factor = {"allreduce": 2 * (ranks - 1) / ranks, "broadcast": 1.0}[kind]
         assert made.bus == pytest.approx(made.message_bytes / ns * factor)
@@ -584,8 +582,7 @@ def test_a_collective_of_any_name_is_read(
     """8000 bytes in 2 us are 4 GB/s; the longest names have 31 letters."""
     path = kineto_file(tmp_path, reducing(name, sent, received))
     (operation,) = aligned(path).links.operations
-    made = bandwidth(operation, 1, 2000)
-    assert made is not None
+    made = present(bandwidth(operation, 1, 2000))
     assert (operation.primitive, made.message_bytes, made.algorithm, made.bus) == (kind, 8000, 4.0, bus)
 
 

@@ -16,6 +16,7 @@ from mio2trace.readers.base import Reader
 from mio2trace.readers.rocm import rocpd, rpd, v1, v3_csv, v3_json
 from tests.conftest import shared_folder
 from tests.headlines import PATTERNS
+from tests.often import present
 from tests.raw_profiles import Kineto, Row, load
 from tests.rocm_files import activities, read, samples, truth
 
@@ -106,11 +107,9 @@ def test_all_forms_have_the_texts_of_ranges() -> None:
         found.append(Counter((one.text, one.start_ns, one.end_ns) for one in profile.ranges))
         assert len({one.thread for one in profile.ranges}) == 2
         for activity in activities([profile]) if reader is v3_json else ():
-            assert activity.range is not None
-            opened = profile.ranges[activity.range]
-            assert activity.call is not None
+            opened = profile.ranges[present(activity.range)]
             assert opened.thread == activity.thread
-            assert opened.start_ns <= (activity.call.start_ns or 0) <= opened.end_ns
+            assert opened.start_ns <= (present(activity.call).start_ns or 0) <= opened.end_ns
             assert opened.text.startswith("s_api = ")
     assert found[1:] == found[:-1]
     assert any('"convolution, 1x1" = convolution, 1x1' in text for text, _, _ in found[0])

@@ -29,6 +29,7 @@ from mio2trace.source import unpacked
 from tests import rocm_made
 from tests.commands import invoked, printed, stderr_of
 from tests.conftest import ROOT
+from tests.often import present, saved
 from tests.oracle.events import unpacked as unpacked_bytes
 from tests.recorders import ENVIRONMENT, HELP_6, HELP_7, asked, dry_run, opencl, record, rocpd, rocprof, rocprofv3
 from tests.test_faults import mounted
@@ -159,8 +160,7 @@ def test_a_signal_reaches_what_rocprofs_script_runs(tmp_path: Path) -> None:
     """The script itself would keep it."""
     there = rocprof(tmp_path / "rocm", {})
     running = started("-q", "--", sys.executable, "-c", PATIENT, cwd=tmp_path, path=there.environment["PATH"])
-    assert running.stdout is not None
-    assert running.stdout.readline() == "ready\n"
+    assert present(running.stdout).readline() == "ready\n"
     running.send_signal(signal.SIGTERM)
     assert running.communicate(timeout=60)[0] == "caught SIGTERM\n"
 
@@ -418,8 +418,7 @@ def test_what_is_said_to_do_next_is_no_option(tmp_path: Path) -> None:
 
 def test_a_pipe_among_a_profilers_files_is_not_waited_for(tmp_path: Path) -> None:
     """Nor is a link followed."""
-    log = tmp_path / "run.log"
-    log.write_bytes(b"")
+    log = saved(tmp_path / "run.log", b"")
     folder = tmp_path / "profile"
     folder.mkdir()
     (folder / "results.db").write_bytes(rocm_made.rpd(rocm_made.run()))
@@ -444,11 +443,9 @@ def test_whatever_a_profilers_file_is_called_its_archive_is_read(name: str, tmp_
 @pytest.mark.parametrize("endless", ["yes -- --hip-runtime-trace", "yes & echo told; sleep 60"])
 def test_a_profiler_that_says_too_much_is_stopped(endless: str, tmp_path: Path) -> None:
     """And what it runs with it; what it said until then counts."""
-    script = tmp_path / "rocprofv3"
-    script.write_text(f"#!/bin/sh\n{endless}\n")
+    script = saved(tmp_path / "rocprofv3", f"#!/bin/sh\n{endless}\n")
     script.chmod(0o755)
-    found = plan.find("rocprofv3", {"PATH": f"{tmp_path}:{os.environ['PATH']}"})
-    assert found is not None
+    found = present(plan.find("rocprofv3", {"PATH": f"{tmp_path}:{os.environ['PATH']}"}))
     assert 0 < len(found.help) <= 1 << 20
 
 

@@ -22,6 +22,7 @@ from mio2trace.model.profile import Call, Range
 from tests import oracle
 from tests.conftest import shared_folder
 from tests.made_up_costs import MS, Ran, measures, operation, subject
+from tests.often import present, saved
 from tests.oracle.events import Recording
 from tests.oracle.rules import Span, length, union, within, without
 from tests.test_oracle import Trace
@@ -99,8 +100,7 @@ def test_the_device_is_named_if_there_are_several(tmp_path: Path) -> None:
     trace = Trace()
     for at, (device, start, end) in enumerate(((7, 10, 1000), (3, 20, 30), (3, 40, 50), (7, 9000, 9900))):
         trace.run(f"kernel {at}", at + 1, start, end, device=device, stream=device)
-    path = tmp_path / "two.pt.trace.json"
-    path.write_text(json.dumps({"traceEvents": trace.rows}))
+    path = saved(tmp_path / "two.pt.trace.json", json.dumps({"traceEvents": trace.rows}))
     number = fired(first_of(path), "idle").found.number
     assert number.startswith("80.9 % of the recording of device 7 (8.000 of 9.890 ms, first to last command)")
 
@@ -156,8 +156,7 @@ def test_copies_count_only_where_nothing_runs_beside_them() -> None:
         " 5.000 ms host to device (1 copy, 2 GB/s); 4.000 ms device to device (1 copy); 3.000 ms (1 copy);"
         " 2.000 ms in 1 copy kernel; 1.000 ms in 1 fill."
     )
-    device = run.steady.device
-    assert device is not None
+    device = present(run.steady.device)
     exposed = exposed_copies(run.alignment, device.device, run.steady.spans)
     assert sum(one.ns for one in exposed) == 2 * 22 * MS
 
@@ -340,8 +339,7 @@ def kineto_copies(path: Path, spans: Sequence[Span]) -> dict[str, int]:
 def test_exposed_copies_by_direction_are_those_of_the_raw_file(name: str) -> None:
     path = shared_folder() / "samples" / "rocm" / f"{name}.json.gz"
     run = first_of(path)
-    device = run.steady.device
-    assert device is not None
+    device = present(run.steady.device)
     found = {one.direction: one.ns for one in exposed_copies(run.alignment, device.device, run.steady.spans)}
     begun = min(one.start_ns for one in run.alignment.profile.activities if one.start_ns is not None)
     zero = begun - min(one.start for one in oracle.read(path).commands)

@@ -64,6 +64,7 @@ from tests.fuzz.many_rows import processes_of_a_table
 from tests.kineto_files import FIRST_US, kineto_file, launched, row, rows, trace
 from tests.made_up_costs import MS, Ran, measures
 from tests.made_up_runs import largest, noisy, recorded
+from tests.often import saved
 from tests.perfetto_tools.perfetto_ui import PerfettoUI
 from tests.test_iterations import in_no_pass
 from tests.test_one_number import RUNS as NUMBERED
@@ -161,8 +162,7 @@ def test_one_huge_layer_does_not_hide_the_classes(linears: int, tmp_path: Path) 
 
 def test_layers_that_a_log_names_have_no_classes(tmp_path: Path) -> None:
     """``conv_1`` and ``conv_2`` are two layers of a net, not two modules of a class."""
-    log = tmp_path / "run.log"
-    log.write_bytes(re.sub(rb"conv(?=[12])", b"conv_", gzip.decompress(Path(LENET[0]).read_bytes())))
+    log = saved(tmp_path / "run.log", re.sub(rb"conv(?=[12])", b"conv_", gzip.decompress(Path(LENET[0]).read_bytes())))
     found = orjson.loads(run(str(log), LENET[1], "--format", "json", "-q"))["runs"][0]
     assert {"conv_1", "conv_2"} < {row["name"] for row in found["layers"]}
     assert found["layer_classes"] == []
@@ -201,8 +201,7 @@ def test_the_form_is_as_the_name_ends(tmp_path: Path) -> None:
 
 def test_sections_that_are_not_shown_are_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file may hold thousands of processes."""
-    path = tmp_path / "run.csv"
-    path.write_bytes(processes_of_a_table(70 * 30)[0])
+    path = saved(tmp_path / "run.csv", processes_of_a_table(70 * 30)[0])
     of_profile = Mock(wraps=answer.of_profile)
     monkeypatch.setattr("mio2trace.answer.of_profile", of_profile)
     analysis = analyse([str(path)])

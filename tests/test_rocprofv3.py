@@ -25,6 +25,7 @@ from mio2trace.readers.rocm import tables, v3_csv, v3_json
 from mio2trace.readers.rocm.assembly import TWICE
 from mio2trace.source import Source
 from tests.commands import invoked
+from tests.often import saved
 from tests.rocm_files import activities, read, samples
 from tests.rocm_made import run, v3_object
 
@@ -148,8 +149,7 @@ def test_all_tables_of_a_folder_may_be_given(tmp_path: Path) -> None:
     agents, stats = tmp_path / "7_agent_info.csv", tmp_path / "7_kernel_stats.csv"
     agents.write_text('"Node_Id","Logical_Node_Id","Agent_Type"\n0,0,"CPU"\n')
     stats.write_text('"Name","Calls","TotalDurationNs"\n"k",1,10\n')
-    trace = tmp_path / "7_kernel_trace.csv"
-    trace.write_text(KERNEL + '"KERNEL_DISPATCH",1,1,"k",1,100,110\n')
+    trace = saved(tmp_path / "7_kernel_trace.csv", KERNEL + '"KERNEL_DISPATCH",1,1,"k",1,100,110\n')
     found = convert(agents, stats, trace)
     assert found.metadata["attribution"]["kernels"] == 1
     assert [(note.kind, note.count) for note in found.notes] == [
@@ -210,8 +210,7 @@ def test_a_packed_sibling_is_found(tmp_path: Path) -> None:
 
 
 def written(folder: Path, name: str, text: str) -> Path:
-    path = folder / name
-    path.write_text(text)
+    path = saved(folder / name, text)
     return path
 
 
@@ -411,8 +410,7 @@ def made(**changes: Any) -> dict[str, Any]:
 
 
 def json_file(folder: Path, *processes: dict[str, Any]) -> Path:
-    path = folder / "7_results.json"
-    path.write_text(json.dumps({"rocprofiler-sdk-tool": processes}))
+    path = saved(folder / "7_results.json", json.dumps({"rocprofiler-sdk-tool": processes}))
     return path
 
 
@@ -471,8 +469,7 @@ def test_a_name_that_is_no_unicode_costs_nothing_else(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("data", [b"", b'{"rocprofiler-sdk-tool": [{', b'{"rocprofiler-sdk-tool": 7}', b"[" * 100_000])
 def test_what_is_no_whole_file_is_one_line(data: bytes, tmp_path: Path) -> None:
-    path = tmp_path / "a.json"
-    path.write_bytes(b'{"rocprofiler-sdk-tool": [' + data if data.startswith(b"[[") else data)
+    path = saved(tmp_path / "a.json", b'{"rocprofiler-sdk-tool": [' + data if data.startswith(b"[[") else data)
     source = Source(str(path), 0, Notes())
     with pytest.raises(InputError, match=r"^a\.json: .*expected rocprofv3's JSON"):
         v3_json.read(source, ReadOptions(), Notes())

@@ -33,6 +33,7 @@ from tests.commands import invoked
 from tests.conftest import REQUIRED, ROOT
 from tests.kineto_files import BASE_NS, Row, kineto_file, launched, rows, trace
 from tests.native_packets import read_native
+from tests.often import saved
 from tests.records import made_operation
 from tests.small_runs import as_json, benchmark, kinds, small
 from tests.test_oracle import steps
@@ -141,8 +142,7 @@ def test_a_refusal_says_that_the_profile_is_cut_off(copied: Copied, tmp_path: Pa
     log.write_bytes(log.read_bytes().replace(b" 10:46:", b" 10:59:"))
     content = profile.read_bytes()
     whole = gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
-    cut = tmp_path / "cut.json"
-    cut.write_bytes(whole[: len(whole) // 3])
+    cut = saved(tmp_path / "cut.json", whole[: len(whole) // 3])
     with pytest.raises(InputError, match=rf"not of one run: .*; file cut off: .*byte {len(whole) // 3}"):
         convert(log, cut)
 
@@ -321,8 +321,7 @@ def on_two_devices(folder: Path, until: int, **second: str) -> Path:
         trace.run(
             second.get("name", "b"), at + 6, at + 10, at + until, device=1, stream=1, cat=second.get("cat", "kernel")
         )
-    path = folder / "two.pt.trace.json"
-    path.write_text(json.dumps({"traceEvents": trace.rows}))
+    path = saved(folder / "two.pt.trace.json", json.dumps({"traceEvents": trace.rows}))
     return path
 
 

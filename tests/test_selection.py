@@ -26,6 +26,7 @@ from mio2trace.trace import CounterValue, Event, Flow, Slice, Trace, checked, ea
 from tests import kineto_files
 from tests.commands import printed
 from tests.conftest import ROOT, Engine
+from tests.often import present, saved
 from tests.records import enqueued, opencl_profile
 from tests.test_trace import arguments as args
 from tests.test_trace import tangled
@@ -138,8 +139,7 @@ def test_arrows_lose_both_ends_together(options: dict[str, Any]) -> None:
     }
     calls = {(event.track, event.start_ns) for event in slices(part.trace, "api")}
     assert {(flow.from_track, flow.from_ns) for flow in arrows(part.trace)} <= calls
-    assert part.trace.arrows is not None
-    assert [event for one in part.trace.arrows for event in each(one())] == arrows(part.trace)
+    assert [event for one in present(part.trace.arrows) for event in each(one())] == arrows(part.trace)
 
 
 def test_a_layer_to_a_layer_is_the_stretch_from_its_start_to_the_others_end() -> None:
@@ -168,8 +168,7 @@ def test_a_layer_to_a_layer_is_the_stretch_from_its_start_to_the_others_end() ->
     ],
 )
 def test_what_is_not_there_is_said(options: dict[str, Any], message: str, tmp_path: Path) -> None:
-    output = tmp_path / "out.json"
-    output.write_text("as before")
+    output = saved(tmp_path / "out.json", "as before")
     with pytest.raises(OptionError, match=message):
         mio2trace.convert(*TRAIN, output=output, **options)
     assert output.read_text() == "as before"
@@ -185,8 +184,7 @@ def test_of_several_runs_the_one_without_the_window_is_named(tmp_path: Path) -> 
 
 def test_the_steps_of_a_pytorch_trace_have_the_numbers_of_their_marks(tmp_path: Path) -> None:
     """And none of them is called a warm-up. A log alone has no kernels to choose from."""
-    path = tmp_path / "trace.json"
-    path.write_bytes(kineto_files.trace())
+    path = saved(tmp_path / "trace.json", kineto_files.trace())
     with pytest.raises(OptionError, match=r"--iterations 1, 4-5: no kernel is in them; the run has iteration 3$"):
         mio2trace.convert(path, iterations="1,4-5")
     with pytest.raises(OptionError, match="--top 3: there is no GPU profile to choose from"):

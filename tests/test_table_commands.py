@@ -26,6 +26,7 @@ from mio2trace.trace import Slice
 from tests.commands import csv_of, invoked, json_of, stderr_of
 from tests.conftest import ROOT, Golden
 from tests.kineto_files import kineto_file
+from tests.often import present, saved
 from tests.small_runs import as_json, as_text, benchmark
 from tests.test_ops import conv_entry
 from tests.test_tfprof import profile
@@ -146,8 +147,7 @@ def test_chosen_columns(files: Path, command: str) -> None:
 @pytest.mark.parametrize("command", ["ops", "driver", "kernels", "layers", "inspect"])
 @pytest.mark.parametrize("data", [b"", b"hello\n", b"{}", b"\x1f\x8b\x08", b"\0\1\2", b"[1, 2]", b"[]"])
 def test_what_is_no_input_is_one_line(tmp_path: Path, command: str, data: bytes) -> None:
-    path = tmp_path / "what"
-    path.write_bytes(data)
+    path = saved(tmp_path / "what", data)
     for args, stdin in (([str(path)], b""), (["-"], data)):
         done = invoked(command, *args, stdin=stdin)
         if command in ("inspect", "kernels") and data == b"[]":
@@ -187,8 +187,7 @@ def test_every_option_that_a_reader_advises_is_one_of_the_command() -> None:
                 advised |= set(re.findall(r"(--[a-z][a-z-]+)(?: order)? (?:chooses|goes|sets)\b", node.value))
     assert advised == {"--align", "--max-input", "--repetition", "--tags"}
     for name in READING:
-        command = cli.get_command(click.Context(cli), name)
-        assert command is not None
+        command = present(cli.get_command(click.Context(cli), name))
         assert advised <= {option for parameter in command.params for option in parameter.opts}, name
 
 
@@ -361,8 +360,7 @@ def test_a_file_in_the_form_that_its_name_says(tmp_path: Path) -> None:
         run("layers", *FILES, "-o", str(tmp_path / name))
         assert (tmp_path / name).read_text().startswith(begins)
     assert run("layers", *FILES, "--format", "csv").stdout == (tmp_path / "a.csv").read_text()
-    log = tmp_path / "run.log.gz"
-    log.write_bytes(Path(FILES[0]).read_bytes())
+    log = saved(tmp_path / "run.log.gz", Path(FILES[0]).read_bytes())
     assert "is also an input" in stderr_of(invoked("layers", log, "-o", log), 2)
 
 

@@ -32,6 +32,7 @@ from mio2trace.reports.tfprof import COLUMNS
 from mio2trace.source import Source
 from tests.commands import invoked, stderr_of
 from tests.conftest import shared_folder
+from tests.often import present, saved
 from tests.small_runs import kinds
 from tests.tf_files import (
     CPU,
@@ -147,8 +148,7 @@ def test_every_integer_of_every_step(shared: Path, profiles: Profiles, name: str
     for step in steps:
         found = []
         for row in scope.flat(tree.rows(scope.ScopeOptions(step=None if step == "avg" else int(step)))):
-            assert row.own is not None
-            own = [row.own[scope.QUANTITIES.index(quantity)] for quantity in (*quantities, "occurrence")]
+            own = [present(row.own)[scope.QUANTITIES.index(quantity)] for quantity in (*quantities, "occurrence")]
             found.append((row.name, *own, *map(row.number, quantities)))
         keys = [*(f"self_{quantity}" for quantity in quantities), "self_run_count"]
         keys += [f"total_{quantity}" for quantity in quantities]
@@ -538,8 +538,7 @@ run = functools.partial(invoked, "tfprof")
 
 @pytest.fixture
 def file(tmp_path: Path) -> str:
-    path = tmp_path / "profile.tfprof"
-    path.write_bytes(profile())
+    path = saved(tmp_path / "profile.tfprof", profile())
     return str(path)
 
 
@@ -665,8 +664,7 @@ def test_options_that_are_none(file: str, args: list[str], said: str) -> None:
 )
 def test_what_is_no_profile_is_refused_in_one_line(tmp_path: Path, data: bytes, said: str, file: str) -> None:
     """Exit 1; the line names the file. One profile has all steps: several are refused."""
-    path = tmp_path / "file"
-    path.write_bytes(data)
+    path = saved(tmp_path / "file", data)
     done = run(str(path))
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.startswith("mio2trace: file: ")
@@ -754,8 +752,7 @@ def read_or_refused(reader: Reader, data: bytes) -> tuple[Sequence[object], Note
 def test_every_cut_is_read_as_far_as_it_goes_or_refused(name: str) -> None:
     """At each byte; what is left out is said: a note, or the refusal."""
     reader, data = FILES[name]
-    whole = read_or_refused(reader, data)
-    assert whole is not None
+    whole = present(read_or_refused(reader, data))
     assert list(whole[1]) == []
     cuts = range(0, len(data.rstrip()), max(1, len(data) // 300))
     found = {at: read_or_refused(reader, data[:at]) for at in cuts}

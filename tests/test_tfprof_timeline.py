@@ -26,6 +26,7 @@ from mio2trace.readers.tf.executions import executions, layer_of
 from mio2trace.trace import CounterValue, Flow, Slice, Trace, checked
 from tests.commands import invoked, stderr_of
 from tests.conftest import Engine
+from tests.often import saved
 from tests.small_runs import Program, as_json, benchmark
 from tests.test_tfprof import ONE_STEP, SETS, content, sample
 from tests.test_trace import arguments
@@ -146,8 +147,7 @@ def test_a_kernel_on_its_own_stream_is_not_drawn_under_all_streams_too(tmp_path:
     """What is on no stream of its own stays under all. Timelines have the whole label, which repeats the op."""
     record = ("g:Relu", START_US + 3, 2, "void relu()@@g:Relu#")
     other = ("h:Relu", START_US + 9, 2, "void relu()@@h:Relu#")
-    path = tmp_path / "run.pb"
-    path.write_bytes(run_metadata({KERNELS: [record, other], f"{GPU}/stream:7": [record]}))
+    path = saved(tmp_path / "run.pb", run_metadata({KERNELS: [record, other], f"{GPU}/stream:7": [record]}))
     events, _ = converted(path)
     tracks = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
     drawn = [(event["args"]["node"], event["name"], tracks[event["tid"]]) for event in of(events, "kernel")]
@@ -173,8 +173,7 @@ def test_a_copy_is_recorded_on_its_stream_and_under_all_copies_and_is_one_copy(t
     told, silent = ("edge_22_MatMul:MEMCPYDtoH", START_US, 9, label), ("c:ConcatV2", START_US + 20, 2, "")
     kernel = ("m:MatMul", START_US + 40, 30, "")
     stats = {stream: [told, silent, kernel], copies: [told, silent], KERNELS: [kernel]}
-    path = tmp_path / "run.pb"
-    path.write_bytes(run_metadata(stats))
+    path = saved(tmp_path / "run.pb", run_metadata(stats))
     numbers = {name: at for at, name in enumerate(stats)}
     events: list[dict[str, Any]] = [
         {"name": "process_name", "ph": "M", "pid": at, "args": {"name": f"{name} Compute"}}
@@ -198,8 +197,7 @@ def test_a_copy_is_recorded_on_its_stream_and_under_all_copies_and_is_one_copy(t
 def test_ops_of_one_type_that_differ_much_are_no_damage(tmp_path: Path) -> None:
     """Without a label a kernel has the name of its op, and never a size: those of a long and a short op differ."""
     kernels = [(f"conv{at}/Conv2D:Conv2D", START_US + 1000 * at, 3 if at < 9 else 900, "") for at in range(10)]
-    path = tmp_path / "run.pb"
-    path.write_bytes(run_metadata({KERNELS: kernels}))
+    path = saved(tmp_path / "run.pb", run_metadata({KERNELS: kernels}))
     assert "profile complete\n" in invoked("report", path).stdout
 
 
@@ -213,8 +211,7 @@ def test_steps_that_somebody_merged_into_one_timeline_are_told(steps: int, said:
     for at in range(steps):
         for name, kind in (("_SOURCE", "NoOp"), ("m", "MatMul")):
             events.append({**op, "name": kind, "ts": START_US + 100 * at, "args": {"name": name, "op": kind}})
-    path = tmp_path / "run.json"
-    path.write_text(json.dumps({"traceEvents": events}))
+    path = saved(tmp_path / "run.json", json.dumps({"traceEvents": events}))
     notes = converted(path)[1].notes.problems
     assert [note.kind.partition(":")[0] for note in notes] == said
 
@@ -223,8 +220,7 @@ def test_streams_that_name_no_task_are_of_the_only_task(tmp_path: Path) -> None:
     """``/gpu:0/stream:7`` beside ``/job:localhost/replica:0/task:0/gpu:0``: one GPU, of no task to be told."""
     task = "/job:localhost/replica:0/task:0"
     ops = {f"{task}/gpu:0": [("m", START_US, 9, "m = MatMul()")], "/gpu:0/stream:7": [("m:MatMul", START_US, 9, "")]}
-    path = tmp_path / "run.pb"
-    path.write_bytes(run_metadata(ops))
+    path = saved(tmp_path / "run.pb", run_metadata(ops))
     names = {event["args"]["name"] for event in converted(path)[0] if event["name"] == "process_name"}
     assert {name for name in names if "GPU" in name} == {"GPU 0 (TensorFlow)"}
 
@@ -529,8 +525,7 @@ def test_a_log_alone_is_not_drawn_beside_the_ops(tmp_path: Path, alone: Path) ->
 @pytest.fixture
 def alone(tmp_path: Path) -> Path:
     """A profile of one op of a CPU."""
-    path = tmp_path / "profile.tfprof"
-    path.write_bytes(ops_at((CONVS[0], START_US, START_US + 5), device=CPU))
+    path = saved(tmp_path / "profile.tfprof", ops_at((CONVS[0], START_US, START_US + 5), device=CPU))
     return path
 
 

@@ -19,6 +19,7 @@ from mio2trace.notes import CUT_OFF, Note, Notes
 from tests.commands import invoked, printed, stderr_of
 from tests.conftest import ROOT, shared_folder
 from tests.kineto_files import FIRST_US, rows, trace
+from tests.often import saved
 from tests.rocm_made import FORMS, Run, run
 from tests.small_runs import as_json, as_text, benchmark, small
 from tests.test_ops import conv_entry
@@ -76,8 +77,7 @@ OWN = {"tfprof", "view"}
 
 
 def done(words: list[str], file: Path) -> Result:
-    whole = file.parent / "whole.json"
-    whole.write_bytes(kineto())
+    whole = saved(file.parent / "whole.json", kineto())
     places = {"FILE": str(file), "WHOLE": str(whole)}
     out = str(file.parent / "out")
     result = invoked(*[places.get(word, word.replace("OUT", out)) for word in words])
@@ -231,8 +231,7 @@ def test_every_format_says_it_in_the_same_words(name: str, share: float | None, 
 @pytest.mark.parametrize("share", SHARES[:3])
 @pytest.mark.parametrize("name", OURS)
 def test_our_own_traces_say_it_in_the_same_words(name: str, share: float, tmp_path: Path) -> None:
-    file = tmp_path / name
-    file.write_bytes(cut(OURS[name](tmp_path), share))
+    file = saved(tmp_path / name, cut(OURS[name](tmp_path), share))
     for words in (["query", "FILE", "slowest kernels"], ["compare", "WHOLE", "FILE"], ["view", "FILE", "--no-browser"]):
         told = stderr_of(done(words, file), 1)
         assert re.fullmatch(rf"mio2trace: {re.escape(name)}: [^\n]*{WORDS}[^\n]*\n", told)
@@ -241,8 +240,7 @@ def test_our_own_traces_say_it_in_the_same_words(name: str, share: float, tmp_pa
 @pytest.mark.parametrize("share", SHARES)
 def test_tfprof_says_it_in_the_same_words(share: float | None, tmp_path: Path) -> None:
     nodes = tuple(node(f"a/x{at}", (10 * at, 5, "/gpu:0")) for at in range(40))
-    file = tmp_path / "profile.tfprof"
-    file.write_bytes(cut(profile_proto(TfProfile(source=0, nodes=nodes, steps=(0,))), share))
+    file = saved(tmp_path / "profile.tfprof", cut(profile_proto(TfProfile(source=0, nodes=nodes, steps=(0,))), share))
     result = done(["tfprof", "FILE"], file)
     assert result.stderr.count(WORDS) == 1, result.stderr
 

@@ -30,6 +30,7 @@ from mio2trace.trace import Process, Slice, Trace, Track
 from mio2trace.writers import WRITERS
 from tests.commands import invoked, stderr_of
 from tests.conftest import ROOT
+from tests.often import present, saved
 from tests.perfetto_tools.perfetto_ui import PerfettoUI
 
 RUN = ROOT / "traces" / "alexnet-b1-train"
@@ -56,8 +57,7 @@ def test_the_slowest_layer_is_found(folder: Path, name: str) -> None:
     layers = [e for e in events if e.get("cat") == "layer" and "kernel_ns" in e["args"] and e["args"].get("iteration")]
     expected = max(layers, key=lambda event: event["args"]["kernel_ns"])
     assert expected["dur"] < max(event["dur"] for event in layers)
-    found = slowest_layer(folder / name)
-    assert found is not None
+    found = present(slowest_layer(folder / name))
     assert (found.name, found.args["layer"]) == (expected["name"], expected["args"]["layer"])
     assert (found.start_ns, found.dur_ns) == (round(expected["ts"] * 1000), round(expected["dur"] * 1000))
 
@@ -79,8 +79,7 @@ def test_the_slowest_layer_is_found(folder: Path, name: str) -> None:
 )
 def test_what_is_not_ours_has_no_place(tmp_path: Path, data: bytes) -> None:
     """Foreign, cut or damaged: the viewer may still open it; nothing is raised."""
-    path = tmp_path / "other"
-    path.write_bytes(data)
+    path = saved(tmp_path / "other", data)
     assert slowest_layer(path) is None
 
 
@@ -223,8 +222,7 @@ def test_keep_gives_it_again_until_interrupted(folder: Path) -> None:
 
 def test_a_page_that_was_closed_half_way_may_come_again(tmp_path: Path) -> None:
     """Only a whole answer counts; the link leads to the file whatever it is called."""
-    path = tmp_path / "a run & more?#.json"
-    path.write_bytes(b'{"traceEvents":[]}' + b" " * 50_000_000)
+    path = saved(tmp_path / "a run & more?#.json", b'{"traceEvents":[]}' + b" " * 50_000_000)
     with serving(path) as (server, thread):
         with connected(server) as raw:
             assert raw.recv(100).startswith(b"HTTP/1.0 200")
@@ -304,8 +302,7 @@ def parts(link: str) -> tuple[str, dict[str, str]]:
 
 def test_the_link_says_where_to_look(folder: Path) -> None:
     """The file's address, the layer's span with a margin, the pinned tracks."""
-    found = slowest_layer(folder / "out.json")
-    assert found is not None
+    found = present(slowest_layer(folder / "out.json"))
     with serving(folder / "out.json") as (server, _):
         place, wanted = parts(server.link(found))
     assert place == f"{UI}/#!/"
@@ -397,8 +394,7 @@ def test_the_real_page_opens_at_the_slowest_layer(folder: Path, browser: Perfett
             place, wanted = parts(link)
             base = place.removesuffix("/#!/")
             assert re.fullmatch(r"http://127\.0\.0\.1:\d+", base)
-            chromium = browser.page.context.browser
-            assert chromium is not None
+            chromium = present(browser.page.context.browser)
             context = chromium.new_context(viewport={"width": 1600, "height": 1000}, service_workers="block")
             context.route(lambda url: not url.startswith((base, "data:", "blob:")), lambda route: route.abort())
             page = context.new_page()
@@ -425,8 +421,7 @@ def test_the_real_page_opens_at_the_slowest_layer(folder: Path, browser: Perfett
             assert sum("kernels" in track for track in in_sight) == 1
             assert sum("GFLOP/s" in track for track in in_sight) == 1
             assert not any("OpenCL API" in track for track in in_sight)
-            layer = slowest_layer(folder / name)
-            assert layer is not None
+            layer = present(slowest_layer(folder / name))
             assert answer.inner_text().startswith(f"Query result ({len(layer.args)} rows)")
             assert page.get_by_text("percent_of_kernel_time", exact=True).count() == 1
             assert int(state["start"]) <= int(wanted["ts"])

@@ -21,6 +21,7 @@ from mio2trace.notes import Notes
 from mio2trace.readers import xla
 from mio2trace.readers.xla import layer_of
 from tests.commands import invoked, printed
+from tests.often import present, saved
 from tests.rocm_files import read, samples
 from tests.xspace_made import BEGUN_NS, CONV, MODULE, OPS, Event, Line, jax_run, plane, tf_run
 from tests.xspace_read import kernels_by_hand
@@ -29,8 +30,7 @@ SAMPLE = "xplane_jax08_mi300x_conv3d"
 
 
 def profile_of(data: bytes, folder: Path, notes: Notes | None = None, *, every_call: bool = False) -> Profile:
-    path = folder / "a.xplane.pb"
-    path.write_bytes(data)
+    path = saved(folder / "a.xplane.pb", data)
     (profile,) = read(path, xla, notes, every_call=every_call)
     return profile
 
@@ -85,8 +85,7 @@ def test_steps_of_the_sample_are_the_executions_of_its_program() -> None:
 
 
 def measured(folder: Path, data: bytes) -> Measures:
-    path = folder / "a.xplane.pb"
-    path.write_bytes(data)
+    path = saved(folder / "a.xplane.pb", data)
     (measures,) = analyse([path]).run.measures
     return measures
 
@@ -126,8 +125,7 @@ def test_problems_are_those_of_the_program(tmp_path: Path) -> None:
         assert (conv.input, conv.weights, conv.output) == ((8, 4, 16, 16), (32, 4, 3, 3), (8, 32, 8, 8))
         assert (conv.pad, conv.stride, conv.dilation, conv.groups) == ((1, 1), (2, 2), (1, 1), 1)
         assert conv.flop == 2 * 8 * 32 * 4 * 8 * 8 * 9
-    gemm = of["cublas-gemm.2"].gemm
-    assert gemm is not None
+    gemm = present(of["cublas-gemm.2"].gemm)
     assert (gemm.m, gemm.n, gemm.k, gemm.batch) == (8, 10, 128, 1)
     assert of["loop_fusion"].flop is None
 
@@ -160,8 +158,7 @@ def test_times_and_sizes_of_a_kernel(environment: bool, kind: str, zero: int, tm
     assert (activity.grid, activity.workgroup) == ((256, 2, 1), (64, 1, 1))
     assert activity.resources is not None
     assert (activity.resources.lds_bytes, activity.resources.scratch_bytes) == (512, 8)
-    assert activity.call is not None
-    assert activity.call.name == "hipModuleLaunchKernel"
+    assert present(activity.call).name == "hipModuleLaunchKernel"
 
 
 def test_marked_steps_and_kernels_without_calls(tmp_path: Path) -> None:
@@ -271,8 +268,7 @@ def test_a_program_that_waits_for_each_step_is_told_so(tmp_path: Path, every_cal
     """The threads that launch do nothing meanwhile: the wait is on the program's own."""
     found = {}
     for waits in (True, False):
-        path = tmp_path / f"{waits}.xplane.pb"
-        path.write_bytes(jax_run(steps=5, waits=waits))
+        path = saved(tmp_path / f"{waits}.xplane.pb", jax_run(steps=5, waits=waits))
         analysis = analyse([path], AnalysisOptions(host_calls=every_call))
         (section, *_) = report_of(analysis, analysis.complete or analysis.runs, None).sections
         found[waits] = next(one for one in section.findings if one.rule.id == "idle")
@@ -333,8 +329,7 @@ TPU = plane("/device:TPU:0", [Line("XLA Ops", [Event("x", 0, 1)])])
     ],
 )
 def test_error_what_has_nothing_of_a_gpu_is_one_line(data: bytes, said: str, tmp_path: Path) -> None:
-    path = tmp_path / "a.xplane.pb"
-    path.write_bytes(data)
+    path = saved(tmp_path / "a.xplane.pb", data)
     words = ["convert", "-q", "-o", str(tmp_path / "a.json")] if said else ["kernels"]
     result = invoked(*words, path)
     assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
