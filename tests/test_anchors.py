@@ -37,13 +37,11 @@ def reading(at_ns: int, unix_ns: int, **more: int) -> dict[str, int]:
 
 
 def read(start: dict[str, int], end: dict[str, int], boot: str = "ab" * 8) -> Anchors:
-    told = present(anchors_of({"clocks": {"start": start, "end": end}, "boot": boot}))
-    return told
+    return present(anchors_of({"clocks": {"start": start, "end": end}, "boot": boot}))
 
 
 def unix_of(made: Profile) -> UnixTime:
-    unix = present(made.clocks[0].unix)
-    return unix
+    return present(made.clocks[0].unix)
 
 
 # -- one profile -------------------------------------------------------------------------------------------------------

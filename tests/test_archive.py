@@ -289,8 +289,7 @@ def test_a_directory_without_end_is_not_read(tmp_path: Path) -> None:
 def test_a_damaged_archive_is_one_line(cut: int, run_zip: Path) -> None:
     run_zip.write_bytes(run_zip.read_bytes()[:cut])
     assert refusal(run_zip).startswith("run.zip: ")
-    said = stderr_of(invoked("report", run_zip), 1)
-    assert said.count("\n") == 1
+    assert stderr_of(invoked("report", run_zip), 1).count("\n") == 1
 
 
 def test_an_archive_of_tensorflows_profile_is_for_tfprof(shared: Path, tmp_path: Path) -> None:

@@ -743,8 +743,7 @@ def test_a_trace_alone_has_a_table_and_driver_lines(tmp_path: Path) -> None:
     assert run("driver", path).stdout.startswith("./bin/MIOpenDriver convbfp16 -n 10 -c 64 ")
     for command in ("ops", "driver"):
         assert "holds no line of MIOpen; expected" in stderr_of(run(command, bare), 1)
-    said = stderr_of(run("messages", path), 1)
-    assert said.endswith(": holds no line of MIOpen; expected its log\n")
+    assert stderr_of(run("messages", path), 1).endswith(": holds no line of MIOpen; expected its log\n")
 
 
 @pytest.mark.parametrize("call", ["cudaLaunchKernel", "hipLaunchKernel"])

@@ -91,8 +91,7 @@ def test_what_is_done_is_left_alone_until_its_files_tables_or_the_program_change
 ) -> None:
     shutil.copytree(runs, tmp_path / "runs")
     dataset = tmp_path / "ds"
-    first = batch(tmp_path / "runs", dataset)
-    assert "6 runs: 6 converted, 0 failed, " in first.stderr
+    assert "6 runs: 6 converted, 0 failed, " in batch(tmp_path / "runs", dataset).stderr
     assert content(dataset) == whole
     written = {path: path.stat().st_mtime_ns for path in dataset.glob("*/*")}
     again = batch(tmp_path / "runs", dataset)

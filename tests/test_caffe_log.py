@@ -14,6 +14,7 @@ from mio2trace.notes import Notes
 from mio2trace.readers.caffe import CaffeDecoder
 from tests.commands import invoked
 from tests.conftest import shared_folder
+from tests.often import saved
 from tests.rocm_files import records_of
 from tests.small_runs import kinds
 
@@ -240,30 +241,27 @@ def test_what_one_telling_has_of_the_order_holds_between_two_others() -> None:
     assert [layer.layer for layer in found.net] == ["a", "b", "c", "d", "e"]
 
 
+BY_STEPS = "the time that the log prints, without times of layers; no profile"
+BY_LAYERS = "the sum of the times that the log prints"
+OF_LAYERS = ["conv1\tforward: 4 ms.", "conv1\tbackward: 6 ms."]
+
+
 @pytest.mark.parametrize(
     ("texts", "says"),
     [
-        ([f"Iteration: {ms} forward-backward time: {ms} ms." for ms in (65, 42, 40, 41)], "41.00 ms per iteration"),
-        ([f"Iteration: {ms} forward time: {ms} ms." for ms in (65, 42)], "42.00 ms per iteration"),
-        (["Average Forward pass: 7.5 ms.", "Average Forward-Backward: 12.5 ms."], "12.50 ms per iteration"),
+        ([f"Iteration: {ms} forward-backward time: {ms} ms." for ms in (65, 42, 40, 41)], f"41.00 ms{{}}: {BY_STEPS}"),
+        ([f"Iteration: {ms} forward time: {ms} ms." for ms in (65, 42)], f"42.00 ms{{}}: {BY_STEPS}"),
+        (["Average Forward pass: 7.5 ms.", "Average Forward-Backward: 12.5 ms."], f"12.50 ms{{}}: {BY_STEPS}"),
+        ([*OF_LAYERS, "Average Forward-Backward: 15 ms."], f"10.00 ms{{}}: {BY_LAYERS}"),
+        # lines of other layers are missing, or the means include a cold iteration
+        ([*OF_LAYERS, "Average Forward-Backward: 16 ms."], f"10.00 ms{{}} (16.00 ms by the log itself): {BY_LAYERS}"),
     ],
 )
-def test_a_log_without_times_of_layers_has_the_time_of_an_iteration(
-    texts: list[str], says: str, tmp_path: Path
-) -> None:
-    """The first iteration is not counted among several. It was refused: `expected ... iterations`."""
-    (tmp_path / "run.log").write_text("".join(f"{STAMP}{text}\n" for text in texts))
-    (section,) = of_logs(analyse([tmp_path / "run.log"]).run)
-    assert section.verdict.startswith(f"{says}: the time that the log prints, without times of layers; no profile")
-
-
-@pytest.mark.parametrize(("ms", "said"), [(15, ""), (16, " (16.00 ms by the log itself)")])
-def test_a_sum_of_layers_that_is_no_iteration_is_in_doubt(ms: int, said: str, tmp_path: Path) -> None:
-    """The lines of other layers are missing, or the means include a cold iteration."""
-    texts = ["conv1\tforward: 4 ms.", "conv1\tbackward: 6 ms.", f"Average Forward-Backward: {ms} ms."]
-    (tmp_path / "run.log").write_text("".join(f"{STAMP}{text}\n" for text in texts))
-    (section,) = of_logs(analyse([tmp_path / "run.log"]).run)
-    assert section.verdict.startswith(f"10.00 ms per iteration{said}: the sum of the times that the log prints")
+def test_a_log_alone_has_the_time_of_an_iteration(texts: list[str], says: str, tmp_path: Path) -> None:
+    """The first iteration is not counted among several. Without layers it was refused: `expected ... iterations`."""
+    log = saved(tmp_path / "run.log", "".join(f"{STAMP}{text}\n" for text in texts))
+    (section,) = of_logs(analyse([log]).run)
+    assert section.verdict.startswith(says.format(" per iteration"))
 
 
 def test_error_a_training_log_is_refused_with_what_to_give_instead(tmp_path: Path) -> None:

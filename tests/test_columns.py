@@ -374,8 +374,7 @@ def test_pages_are_read_where_they_may(run: Path) -> None:
 
 @pytest.mark.parametrize("version", rocpd_made.VERSIONS)
 def test_each_schema_is_read_alike(version: str, tmp_path: Path) -> None:
-    path = saved(tmp_path / "run.db", rocpd_made.database(rocpd_made.tables(version)))
-    assert in_both_ways(path)
+    assert in_both_ways(saved(tmp_path / "run.db", rocpd_made.database(rocpd_made.tables(version))))
 
 
 @pytest.mark.parametrize(

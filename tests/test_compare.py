@@ -272,8 +272,7 @@ def test_two_versions_of_miopen() -> None:
 
 def test_a_run_and_itself_and_its_base(tmp_path: Path) -> None:
     path = tmp_path / "base.json"
-    told = stderr_of(run("--save", path, ",".join(map(str, ALEXNET))), 0)
-    assert told.endswith(f"\nwrote {path}\n")
+    assert stderr_of(run("--save", path, ",".join(map(str, ALEXNET))), 0).endswith(f"\nwrote {path}\n")
     assert path.stat().st_size <= bases.LARGEST
     assert not [word for word in ("run.log", "prof.json", "traces") if word in path.read_text()]
     for other in (ALEXNET, [path]):
@@ -413,8 +412,7 @@ def test_forms_and_many_sides(folders: Sequence[Path]) -> None:
     assert wide[0]["verdict"] == "slower"
     assert run(good).exit_code == 2
     assert run(good, same, "--columns", "nope").exit_code == 2
-    told = stderr_of(run(good, ROOT / "LICENSE"), 1)
-    assert len(told.splitlines()) == 1
+    assert len(stderr_of(run(good, ROOT / "LICENSE"), 1).splitlines()) == 1
 
 
 def test_the_times_of_both_sides_have_the_same_digits(folders: Sequence[Path]) -> None:

@@ -38,14 +38,12 @@ FORMS = {
 def database(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     if request.param.startswith("large"):
         monkeypatch.setattr(database_module, "LARGE", 0)
-    path = saved(tmp_path / "run.db", FORMS[request.param](rocm_made.run()))
-    return path
+    return saved(tmp_path / "run.db", FORMS[request.param](rocm_made.run()))
 
 
 def rocpd(folder: Path, then: str = "") -> Path:
     """The file of a run; ``then``: SQL that changes what was written."""
-    path = saved(folder / "run.db", rocm_made.rocpd(rocm_made.run(), then))
-    return path
+    return saved(folder / "run.db", rocm_made.rocpd(rocm_made.run(), then))
 
 
 def change(path: Path, *statements: str) -> None:

@@ -468,8 +468,7 @@ def test_a_person_means_the_drivers_flags_of_batch_norm(text: str, expected: tup
 
 def test_commands_that_are_cut_off_stay_apart(tmp_path: Path) -> None:
     log = saved(tmp_path / "a.log", "".join(f"./bin/MIOpenDriver bnorm -n {n} -c 3 -H\n" for n in (2, 3, 3)))
-    found = invoked("messages", log).stdout
-    assert [line.split(",")[2] for line in found.splitlines()[1:]] == ["1", "2"]
+    assert [line.split(",")[2] for line in invoked("messages", log).stdout.splitlines()[1:]] == ["1", "2"]
 
 
 # -- Commands of MIOpen's log that a terminal wrapped.

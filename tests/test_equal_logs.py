@@ -60,8 +60,7 @@ def test_compare_uses_every_run_of_both_sides(tmp_path: Path) -> None:
         assert len(found.runs) == 3
         assert len({run.mean_ns for run in found.runs}) == 3
         assert not [note for note in notes if LEFT_OUT in note.kind or "used once" in note.kind]
-    rows_of_table = csv_of("compare", *sides, "--all")
-    assert {one["runs"] for one in rows_of_table} == {"3+3"}
+    assert {one["runs"] for one in csv_of("compare", *sides, "--all")} == {"3+3"}
 
 
 @pytest.mark.parametrize("name", ["lenet-rocpd", "alexnet-b1-train"])

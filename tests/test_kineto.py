@@ -301,12 +301,10 @@ def test_work_of_a_device_that_is_not_read_is_a_problem(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"it holds 2 ops and ranges of the host and no work of a device"):
         mio2trace.convert(path)
     for command in ("layers", "ops", "driver"):
-        result = invoked(command, path)
-        assert "it holds 2 ops and ranges of the host" in result.output
+        assert "it holds 2 ops and ranges of the host" in invoked(command, path).output
     launch = row("cuda_runtime", "cudaLaunchKernel", 542, 542, FIRST_US + 20, 5, External_id=45, correlation=71)
     path.write_bytes(trace([*host, launch, row("overhead", "Buffer Flush", 542, 542, FIRST_US + 700, 50)]))
-    result = invoked("report", path)
-    assert "it holds 1 kernel launch, so the profiler got no records of the GPU" in result.output
+    assert "it holds 1 kernel launch, so the profiler got no records of the GPU" in invoked("report", path).output
     for call in ("urEnqueueKernelLaunch", "zeCommandListAppendLaunchKernel"):
         path.write_bytes(trace([*host, launch | {"cat": "xpu_runtime", "name": call}]))
         result = invoked("report", path)

@@ -580,8 +580,7 @@ def record(tmp_path: Path, repetitions: int = 3) -> Path:
             "per_layer_info": layers, "dvdt_prof": json.loads(as_json(calls)), "time_fw_ms": 1.5 * (number + 1),
             "run_success": "no" if number == 1 else "yes", "REAL_ENV_CK_CAFFE_ITERATIONS": 2,
         }})  # fmt: skip
-    path = saved(tmp_path / "ckp-0123456789abcdef.0001.json", json.dumps({"characteristics_list": runs}))
-    return path
+    return saved(tmp_path / "ckp-0123456789abcdef.0001.json", json.dumps({"characteristics_list": runs}))
 
 
 def test_a_record_with_profiles_joins_each_repetition_with_its_own(tmp_path: Path) -> None:

@@ -279,8 +279,7 @@ def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file of the format, which is known while the test runs."""
     reader: Any = made_up_format
     monkeypatch.setattr(readers, "READERS", (reader, *READERS))
-    path = saved(tmp_path / "made-up.txt", TEXT)
-    return path
+    return saved(tmp_path / "made-up.txt", TEXT)
 
 
 def test_a_format_is_one_module_and_all_that_follows_is_right(made_up: Path) -> None:

@@ -380,8 +380,7 @@ def test_the_list_and_the_sql() -> None:
     assert QUERIES["helpers by cost"].sql in done.stdout
     assert re.findall(r"(?m)^-- query: (.*)", done.stdout) == ["helpers by cost"]
     for words in ((), ("out.json", "fastest layers"), ("--sql", "slowest")):
-        done = query(*words)
-        assert done.exit_code == 2
+        assert query(*words).exit_code == 2
 
 
 @pytest.mark.parametrize("output", ["out.json", "out.pftrace"])

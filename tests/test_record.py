@@ -661,8 +661,7 @@ def test_a_real_program_becomes_a_trace_with_its_operations(built: tuple[str, st
     bundle = str(tmp_path / "bug.zip")
     assert invoked("bundle", archive, "-o", bundle, "-q").exit_code == 0
     assert mio2trace.analyse(bundle).run.alignments[0].links.operation_by == ["buffers"] * 3
-    again = invoked("report", archive, "--format", "markdown")
-    assert "Conv fwd" in again.stdout
+    assert "Conv fwd" in invoked("report", archive, "--format", "markdown").stdout
 
 
 def test_the_library_stands_before_one_that_the_person_preloads(built: tuple[str, str], tmp_path: Path) -> None:

@@ -112,8 +112,7 @@ def test_the_reference_is_no_run_of_its_own(tmp_path: Path) -> None:
 
 def test_a_conversion_says_what_the_report_says(tmp_path: Path) -> None:
     path = archive(tmp_path / "run.zip", made(LOGGED), made(PLAIN))
-    done = invoked(path, "-o", tmp_path / "out.json")
-    assert SAID in " ".join(done.stderr.split())
+    assert SAID in " ".join(invoked(path, "-o", tmp_path / "out.json").stderr.split())
 
 
 @pytest.mark.parametrize("form", ["bundle", "dataset", "folder"])

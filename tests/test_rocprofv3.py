@@ -96,7 +96,7 @@ def test_a_table_that_was_appended_to_itself_counts_once(kinds: list[str], again
         (tmp_path / folder).mkdir()
         for kind in kinds:
             text = "".join(f"{line}\n" for line in TABLES[kind])
-            written(tmp_path / folder, f"a_{kind}.csv", text * (1 + times))
+            saved(tmp_path / folder / f"a_{kind}.csv", text * (1 + times))
         notes = Notes()
         profiles = read(tmp_path / folder / f"a_{kinds[0]}.csv", v3_csv, notes, every_call=True)
         found.append([
@@ -116,7 +116,7 @@ def test_a_table_that_was_appended_to_itself_counts_once(kinds: list[str], again
 def test_a_second_table_of_other_times_is_all_counted(tmp_path: Path) -> None:
     other = [line.replace("00,", "07,").replace("50,", "57,") for line in TABLES["kernel_trace"]]
     text = "".join(f"{line}\n" for line in (*TABLES["kernel_trace"], TABLES["kernel_trace"][0], *other[1:]))
-    assert len(of(written(tmp_path, "a_kernel_trace.csv", text)).activities) == 12
+    assert len(of(saved(tmp_path / "a_kernel_trace.csv", text)).activities) == 12
 
 
 @pytest.mark.shared
@@ -179,9 +179,9 @@ AGENTS = '"Node_Id","Logical_Node_Id","Agent_Type","Name","Product_Name"\n0,0,"C
 )
 def test_the_table_of_processors_names_the_device(rows: str, name: str, tmp_path: Path) -> None:
     """The answer shows the name, but no number of a device as a name."""
-    agents = written(tmp_path, "7_agent_info.csv", AGENTS + rows)
+    agents = saved(tmp_path / "7_agent_info.csv", AGENTS + rows)
     row = '"KERNEL_DISPATCH","Agent 4",1,"k",1,100,110\n'
-    trace = written(tmp_path, "7_kernel_trace.csv", KERNEL + row)
+    trace = saved(tmp_path / "7_kernel_trace.csv", KERNEL + row)
     (profile,) = read(trace, v3_csv)
     assert [device.name for device in profile.devices] == [name]
     assert machine(profile, []) == ("" if name.startswith("Agent") else name)
@@ -192,7 +192,7 @@ def test_the_table_of_processors_names_the_device(rows: str, name: str, tmp_path
 @pytest.mark.parametrize("text", ["a\rb", "x" * 200_000, '"' + "y\n" * 100_000])
 def test_a_damaged_table_of_processors_ends_nothing(text: str, tmp_path: Path) -> None:
     (tmp_path / "7_agent_info.csv").write_bytes(f'{AGENTS}4,4,"GPU",{text}\n'.encode())
-    trace = written(tmp_path, "7_kernel_trace.csv", KERNEL + '"KERNEL_DISPATCH","Agent 4",1,"k",1,100,110\n')
+    trace = saved(tmp_path / "7_kernel_trace.csv", KERNEL + '"KERNEL_DISPATCH","Agent 4",1,"k",1,100,110\n')
     before = csv.field_size_limit(128 << 10)  # that of Python, which other tests raise
     try:
         assert [device.name for device in of(trace).devices] == ["Agent 4"]
@@ -207,11 +207,6 @@ def test_a_packed_sibling_is_found(tmp_path: Path) -> None:
     (tmp_path / "hip_api_trace.csv.gz").write_bytes(gzip.compress((source / "43457_hip_api_trace.csv").read_bytes()))
     profiles = read(tmp_path / "kernel_trace.csv", v3_csv)
     assert all(a.call is not None and a.call.start_ns for a in activities(profiles))
-
-
-def written(folder: Path, name: str, text: str) -> Path:
-    path = saved(folder / name, text)
-    return path
 
 
 def of(path: Path, notes: Notes | None = None) -> Profile:
@@ -235,7 +230,7 @@ def of(path: Path, notes: Notes | None = None) -> Profile:
 def test_a_text_may_hold_anything(field: str, text: str, tmp_path: Path) -> None:
     """The writer escapes nothing; others escape quotes. The row after it is whole in any case."""
     rows = f'"MARKER_CORE_RANGE_API",{field},7,7,1,100,200\n"MARKER_CORE_RANGE_API","next",7,7,2,300,400\n'
-    profile = of(written(tmp_path, "marker.csv", MARKERS + rows))
+    profile = of(saved(tmp_path / "marker.csv", MARKERS + rows))
     assert [(made.text, made.start_ns) for made in profile.ranges] == [(text, 100), ("next", 300)]
 
 
@@ -243,7 +238,7 @@ def test_columns_are_found_by_name(tmp_path: Path) -> None:
     """Another order, other capitals, a Guid first, all quoted: what ``rocpd convert`` and other programs write."""
     head = "Guid,end_timestamp,CORRELATION_ID,Kernel_name,start_timestamp,Vgpr_Count,Agent_ID,Thread_id\n"
     rows = '"g1","20","5","f(int, int) [clone .kd]","10","8","Agent 2","7"\n"g2","40","5","g","30","8","Agent 2","9"\n'
-    profiles = read(written(tmp_path, "k.csv", head + rows), v3_csv)
+    profiles = read(saved(tmp_path / "k.csv", head + rows), v3_csv)
     assert [[(a.name, a.start_ns, a.end_ns) for a in profile.activities] for profile in profiles] == [
         [("f(int, int)", 10, 20)],
         [("g", 30, 40)],
@@ -255,7 +250,7 @@ def test_columns_are_found_by_name(tmp_path: Path) -> None:
 def test_the_index_of_pandas_is_a_column_without_a_name(tmp_path: Path) -> None:
     head = ",Kind,Agent_Id,Kernel_Name,Correlation_Id,Start_Timestamp,End_Timestamp\n"
     rows = '0,K,Agent 1,"f<int, int>(int*)",1,10,20\n7,K,Agent 1,g,2,30,45\n'
-    profile = of(written(tmp_path, "k.csv", head + rows))
+    profile = of(saved(tmp_path / "k.csv", head + rows))
     assert [(a.name, a.start_ns, a.end_ns) for a in profile.activities] == [
         ("f<int, int>(int*)", 10, 20),
         ("g", 30, 45),
@@ -264,7 +259,7 @@ def test_the_index_of_pandas_is_a_column_without_a_name(tmp_path: Path) -> None:
 
 def test_error_a_table_of_which_every_row_is_lost_shows_why(tmp_path: Path) -> None:
     """A spreadsheet rounds times, another program writes them as floating-point numbers."""
-    path = written(tmp_path, "k.csv", KERNEL + '"K","Agent 1",7,"a",1,9.0755E+13,9.0755E+13\n')
+    path = saved(tmp_path / "k.csv", KERNEL + '"K","Agent 1",7,"a",1,9.0755E+13,9.0755E+13\n')
     with pytest.raises(
         InputError, match=r"nothing that has a time.*record of a profile that could not be read: skipped"
     ):
@@ -275,12 +270,12 @@ def test_a_set_of_several_processes_is_several_profiles(tmp_path: Path) -> None:
     """Kernels have no process of their own: it is that of their thread, else of their call."""
     calls = MARKERS.replace("Domain", 'Guid","Domain')
     calls += "".join(f'"g","HIP_RUNTIME_API","launch",{pid},{pid},{pid + 100},{pid},{pid + 5}\n' for pid in (7, 8))
-    written(tmp_path, "a_hip_api_trace.csv", calls)
+    saved(tmp_path / "a_hip_api_trace.csv", calls)
     text = KERNEL.replace('"Kind"', '"Guid","Kind"')
     text += "".join(
         f'"g","K","Agent 1",{row}\n' for row in ('8,"k8",108,50,60', '7,"k7",107,20,30', '9,"k9",108,70,80')
     )
-    profiles = read(written(tmp_path, "a_kernel_trace.csv", text), v3_csv)
+    profiles = read(saved(tmp_path / "a_kernel_trace.csv", text), v3_csv)
     found = {profile.process.pid: [a.name for a in profile.activities] for profile in profiles}
     assert found == {7: ["k7"], 8: ["k8", "k9"]}
 
@@ -294,7 +289,7 @@ def test_a_set_of_several_processes_is_several_profiles(tmp_path: Path) -> None:
 )
 def test_each_row_that_is_lost_is_counted(rows: list[str], left: str, lost: int, tmp_path: Path) -> None:
     text = KERNEL + "".join(f'"K","Agent 1",{row}\n' for row in rows)
-    profile = of(written(tmp_path, "k.csv", text), notes := Notes())
+    profile = of(saved(tmp_path / "k.csv", text), notes := Notes())
     assert [activity.name for activity in profile.activities] == list(left)
     assert sum(note.count for note in notes.problems) == lost
     (measures,) = analyse([tmp_path / "k.csv"]).run.measures
@@ -319,14 +314,14 @@ def test_a_row_that_lacks_a_cell_is_lost_and_counted(style: str, name: str, tmp_
 
     whole = [line(row, columns) for row in rows]
     head = line(columns, columns if style != "the writer's" else ["Kind"] * len(columns))
-    sound = of(written(tmp_path, "k.csv", "\n".join((head, *whole))))
+    sound = of(saved(tmp_path / "k.csv", "\n".join((head, *whole))))
     expected = [(row[3], int(row[5]), int(row[6])) for row in rows]
     assert [(one.name, one.start_ns, one.end_ns) for one in sound.activities] == expected
     for gone in range(len(columns)):
         cut = line([cell for at, cell in enumerate(rows[2]) if at != gone], columns[:gone] + columns[gone + 1 :])
         notes = Notes()
         text = "\n".join((head, *whole[:2], cut, *whole[3:], ""))
-        drawn = [(one.name, one.start_ns, one.end_ns) for one in of(written(tmp_path, "k.csv", text), notes).activities]
+        drawn = [(one.name, one.start_ns, one.end_ns) for one in of(saved(tmp_path / "k.csv", text), notes).activities]
         if style == "no quotes" and name.count(",") and gone < 5:
             drawn = [one for one in drawn if one[1:] != expected[2][1:]]  # nobody can tell; its times are its own
         else:
@@ -336,7 +331,7 @@ def test_a_row_that_lacks_a_cell_is_lost_and_counted(style: str, name: str, tmp_
 
 def test_marks_are_instants_and_control_calls_are_calls(tmp_path: Path) -> None:
     rows = '"MARKER_CORE_API","here",7,7,1,10,10\n"MARKER_CONTROL_API","roctxProfilerPause",7,7,2,20,30\n'
-    (profile,) = read(written(tmp_path, "m.csv", MARKERS + rows), v3_csv, every_call=True)
+    (profile,) = read(saved(tmp_path / "m.csv", MARKERS + rows), v3_csv, every_call=True)
     assert [(made.kind, made.text) for made in profile.ranges] == [("mark", "here")]
     assert [call.name for call in profile.other_calls] == ["roctxProfilerPause"]
 
@@ -344,16 +339,16 @@ def test_marks_are_instants_and_control_calls_are_calls(tmp_path: Path) -> None:
 def test_kernels_without_traced_calls_are_in_the_range_whose_id_they_have(tmp_path: Path) -> None:
     """SDK 1.0 and later; the ids of older ranges are of another kind."""
     for domain, expected in (("MARKER_CORE_RANGE_API", 0), ("MARKER_CORE_API", None)):
-        written(tmp_path, "a_marker_api_trace.csv", f'{MARKERS}"{domain}","conv1",7,7,5,0,100\n')
-        profile = of(written(tmp_path, "a_kernel_trace.csv", f'{KERNEL}"K","Agent 1",7,"k",5,10,20\n'))
+        saved(tmp_path / "a_marker_api_trace.csv", f'{MARKERS}"{domain}","conv1",7,7,5,0,100\n')
+        profile = of(saved(tmp_path / "a_kernel_trace.csv", f'{KERNEL}"K","Agent 1",7,"k",5,10,20\n'))
         assert profile.activities[0].range == expected
 
 
 @pytest.mark.parametrize("table", ["rccl_api", "rocdecode_api", "rocjpeg_api", "rocshmem_api", "hipfile_api", "ompt"])
 def test_the_calls_of_every_library_are_of_the_set(table: str, tmp_path: Path) -> None:
     """Whichever table is given."""
-    other = written(tmp_path, f"a_{table}_trace.csv", f'{MARKERS}"{table.upper()}","{table}Call",7,7,3,0,5\n')
-    kernels = written(tmp_path, "a_kernel_trace.csv", f'{KERNEL}"K","Agent 1",7,"k",1,10,20\n')
+    other = saved(tmp_path / f"a_{table}_trace.csv", f'{MARKERS}"{table.upper()}","{table}Call",7,7,3,0,5\n')
+    kernels = saved(tmp_path / "a_kernel_trace.csv", f'{KERNEL}"K","Agent 1",7,"k",1,10,20\n')
     for path in (other, kernels):
         (profile,) = read(path, v3_csv, every_call=True)
         assert [one.name for one in profile.other_calls] == [f"{table}Call"]
@@ -369,14 +364,14 @@ def test_the_calls_of_every_library_are_of_the_set(table: str, tmp_path: Path) -
     ],
 )
 def test_error_calls_without_kernels_name_the_option_that_records_kernels(row: str, holds: str, tmp_path: Path) -> None:
-    path = written(tmp_path, "a_hip_api_trace.csv", f"{MARKERS}{row}\n")
+    path = saved(tmp_path / "a_hip_api_trace.csv", f"{MARKERS}{row}\n")
     told = invoked(path).stderr
     assert re.search(rf"it holds {holds} \(rocprofv3 records .* --kernel-trace or --sys-trace", told)
 
 
 def test_a_renamed_table_is_read_alone(tmp_path: Path) -> None:
-    written(tmp_path, "a_hip_api_trace.csv", f'{MARKERS}"HIP_RUNTIME_API","hipLaunchKernel",7,7,1,0,5\n')
-    path = written(tmp_path, "renamed.txt", f'{KERNEL}"K","Agent 1",7,"k",1,10,20\n')
+    saved(tmp_path / "a_hip_api_trace.csv", f'{MARKERS}"HIP_RUNTIME_API","hipLaunchKernel",7,7,1,0,5\n')
+    path = saved(tmp_path / "renamed.txt", f'{KERNEL}"K","Agent 1",7,"k",1,10,20\n')
     assert of(path).activities[0].call is not None
     assert of(path).activities[0].host_start_ns is None
 
@@ -410,8 +405,7 @@ def made(**changes: Any) -> dict[str, Any]:
 
 
 def json_file(folder: Path, *processes: dict[str, Any]) -> Path:
-    path = saved(folder / "7_results.json", json.dumps({"rocprofiler-sdk-tool": processes}))
-    return path
+    return saved(folder / "7_results.json", json.dumps({"rocprofiler-sdk-tool": processes}))
 
 
 def of_json(path: Path, notes: Notes | None = None) -> Profile:

@@ -106,15 +106,21 @@ def test_what_a_copy_said_while_it_was_read_is_said_once(tmp_path: Path) -> None
     assert twice == once
 
 
-@pytest.mark.parametrize("profiles", [True, False])
-def test_two_runs_are_not_silently_one(copied: Copied, profiles: bool) -> None:
-    """One line names them and what to do; ten logs alone are ten runs."""
-    pairs = [copied(run, name) for run, name in ((MIOPEN, "A"), (ALEXNET, "B"), (SQUEEZENET, "C"))]
-    files = [file for log, profile in pairs for file in ((log, profile) if profiles else (log,))]
-    with pytest.raises(
-        InputError, match=r"^files of 3 runs: A, B, C; expected those of one .*--several.*`mio2trace compare`"
-    ):
-        convert(*files)
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([0, 1, 2, 3, 4, 5], "3 runs: A, B, C; expected those of one .*--several.*`mio2trace compare`"),
+        ([0, 2, 4], "3 runs: A, B, C; expected those of one .*--several.*`mio2trace compare`"),
+        ([0, 1, 3, 4, 5], "2 runs: A, C, and without a log of its own B; expected"),
+    ],
+    ids=["logs and profiles", "logs alone", "one has lost its log"],
+)
+def test_several_runs_are_not_silently_one(given: list[int], said: str, copied: Copied) -> None:
+    """One line names them and what to do."""
+    runs = (MIOPEN, "A"), (ALEXNET, "B"), (SQUEEZENET, "C")
+    files = [file for run, name in runs for file in copied(run, name)]
+    with pytest.raises(InputError, match=f"^files of {said}"):
+        convert(*(files[at] for at in given))
 
 
 def test_a_log_goes_with_the_profile_that_it_fits_not_with_the_fullest(copied: Copied) -> None:
@@ -302,14 +308,6 @@ def test_a_person_sees_several_runs_in_the_order_given(copied: Copied) -> None:
             convert(*pairs[first], *pairs[second])
 
 
-def test_a_refusal_of_several_runs_names_what_lacks_its_log(copied: Copied) -> None:
-    pairs = [copied(run, name) for run, name in ((MIOPEN, "A"), (ALEXNET, "B"), (SQUEEZENET, "C"))]
-    given = [file for pair in pairs for file in pair]
-    given.remove(pairs[1][0])
-    with pytest.raises(InputError, match="files of 2 runs: A, C, and without a log of its own B; expected"):
-        convert(*given)
-
-
 # -- One process on two devices: the step is that of the slowest, and no list is more than both did.
 
 
@@ -321,8 +319,7 @@ def on_two_devices(folder: Path, until: int, **second: str) -> Path:
         trace.run(
             second.get("name", "b"), at + 6, at + 10, at + until, device=1, stream=1, cat=second.get("cat", "kernel")
         )
-    path = saved(folder / "two.pt.trace.json", json.dumps({"traceEvents": trace.rows}))
-    return path
+    return saved(folder / "two.pt.trace.json", json.dumps({"traceEvents": trace.rows}))
 
 
 def test_shares_are_of_all_devices_in_every_form(tmp_path: Path) -> None:
@@ -360,8 +357,7 @@ def test_every_form_names_the_device_whose_step_it_shows(us: int, number: int, t
     path, said = on_two_devices(tmp_path, us), f"device {number}, one of 2 (each takes 0.100 ms)"
     (of_page,) = re.findall(r'<h2 id="where">.*?</h2>', invoked("report", path, "--format", "html").output, re.DOTALL)
     assert said in of_page
-    text = invoked("report", path, "--format", "markdown").output
-    assert f"Where the step goes: {said}" in text
+    assert f"Where the step goes: {said}" in invoked("report", path, "--format", "markdown").output
     assert f"step of {said}" in invoked(path).output
 
 

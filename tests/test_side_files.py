@@ -258,8 +258,7 @@ def test_a_database_beside_a_log_is_of_its_run(tmp_path: Path) -> None:
     assert [type(one) for one in run.side_files] == [SolverTable]
     assert invoked("ops", tmp_path / "run.log", tmp_path / "a.fdb.txt").exit_code == 0
     for command in ("ops", "report", "kernels", "layers"):
-        said = stderr_of(invoked(command, tmp_path / "a.fdb.txt"), 1)
-        assert len(said.splitlines()) == 1
+        assert len(stderr_of(invoked(command, tmp_path / "a.fdb.txt"), 1).splitlines()) == 1
 
 
 COMMAND = "./bin/MIOpenDriver conv -n 32 -c 3 -H 224 -W 224 -k 64 -y 7 -x 7 -p 3 -q 3 -u 2 -v 2 -l 1 -j 1 -F 1 -t 1"

@@ -257,8 +257,7 @@ def run(*args: str, width: int | None = None) -> Result:
 @pytest.mark.parametrize("name", TABLES)
 def test_no_line_is_longer_than_the_terminal(name: str, width: int, golden: Golden, analysed_once: None) -> None:
     """Of the whole table; its first rows look as they did."""
-    whole = run(*TABLES[name], "--format", "table", width=width).stdout
-    assert max(map(len, whole.splitlines())) <= width
+    assert max(map(len, run(*TABLES[name], "--format", "table", width=width).stdout.splitlines())) <= width
     first = run(*TABLES[name], "--format", "table", "--top", str(SHOWN), width=width).stdout
     assert max(map(len, first.splitlines())) <= width
     golden(ROOT / "tests" / "looks" / f"{name}.{width}.txt", first.encode())
@@ -442,8 +441,7 @@ def test_a_word_that_is_no_command_is_named_with_the_nearest(word: str, said: st
     """A file without a suffix is no mistyped command."""
     assert said in stderr_of(told(word, folder=tmp_path), 2)
     (tmp_path / word).write_text("nothing that is known\n")
-    words = stderr_of(told(word, folder=tmp_path), 1)
-    assert "did you mean" not in words
+    assert "did you mean" not in stderr_of(told(word, folder=tmp_path), 1)
 
 
 @pytest.mark.parametrize(

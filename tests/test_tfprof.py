@@ -604,8 +604,7 @@ def test_a_printed_view_gives_the_table_again(file: str, tmp_path: Path) -> None
     for path in paths:
         Path(path).write_text(run(file, "--text", "--steps", path[-5]).stdout)
     assert run(*paths, "--no-header").stdout == ROWS
-    one = run(*paths, "--steps", "2", "--no-header").stdout
-    assert one.splitlines()[1].split(",")[4] == "500.0"
+    assert run(*paths, "--steps", "2", "--no-header").stdout.splitlines()[1].split(",")[4] == "500.0"
     average = run("-", "--no-header", stdin=run(file, "--text", "--console").stdout.encode()).stdout
     assert average.splitlines()[1].split(",")[4:6] == ["1000.0", ""]
 

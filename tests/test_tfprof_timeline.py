@@ -525,8 +525,7 @@ def test_a_log_alone_is_not_drawn_beside_the_ops(tmp_path: Path, alone: Path) ->
 @pytest.fixture
 def alone(tmp_path: Path) -> Path:
     """A profile of one op of a CPU."""
-    path = saved(tmp_path / "profile.tfprof", ops_at((CONVS[0], START_US, START_US + 5), device=CPU))
-    return path
+    return saved(tmp_path / "profile.tfprof", ops_at((CONVS[0], START_US, START_US + 5), device=CPU))
 
 
 def test_ops_of_a_cpu_without_a_gpu(alone: Path) -> None:

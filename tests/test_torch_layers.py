@@ -734,17 +734,14 @@ def test_what_an_engine_launches_behind_its_mark_is_of_the_step(mark: str, what:
 
 
 def test_what_follows_the_last_mark_alone_is_no_part_of_its_step(tmp_path: Path) -> None:
-    """It is the end of the program. The only mark of a file has nothing to compare it with."""
+    """It is the end of the program. The only mark of a file has nothing to compare it with; numbered steps end with
+    their ranges."""
     events = [*engine_steps([DECODE] * 4, []), *launched(9000, 3 * EVERY + 65, 3.0, "end", pid=7, wait=100)]
     told, _, _ = analysed(tmp_path, events)
     assert [one.kernels for one in told.all] == [4] * 4
-    told, _, _ = analysed(tmp_path, engine_steps([DECODE], [65.0]))
-    assert [one.kernels for one in told.all] == [4]
-
-
-def test_numbered_steps_end_with_their_ranges(tmp_path: Path) -> None:
-    told, _, _ = analysed(tmp_path, engine_steps([f"ProfilerStep#{number}" for number in range(3, 7)], [65.0]))
-    assert [one.kernels for one in told.all] == [4] * 4
+    for marks in ([DECODE], [f"ProfilerStep#{number}" for number in range(3, 7)]):
+        told, _, _ = analysed(tmp_path, engine_steps(marks, [65.0]))
+        assert [one.kernels for one in told.all] == [4] * len(marks)
 
 
 def test_a_range_around_the_marks_of_a_batch_is_the_step(tmp_path: Path) -> None:

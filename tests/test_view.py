@@ -79,8 +79,7 @@ def test_the_slowest_layer_is_found(folder: Path, name: str) -> None:
 )
 def test_what_is_not_ours_has_no_place(tmp_path: Path, data: bytes) -> None:
     """Foreign, cut or damaged: the viewer may still open it; nothing is raised."""
-    path = saved(tmp_path / "other", data)
-    assert slowest_layer(path) is None
+    assert slowest_layer(saved(tmp_path / "other", data)) is None
 
 
 def test_layers_of_the_host_and_the_warm_up_come_last(tmp_path: Path) -> None:

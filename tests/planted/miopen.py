@@ -76,7 +76,6 @@ def headers(canary: str) -> str:
     return "\n".join(out) + "\n"
 
 
-PLANTED: dict[str, Callable[[str], str]] = {"messages": messages, "parameters": parameters, "headers": headers}
 FORMATS: dict[str, Callable[[str], list[bytes]]] = {
     "MIOpen messages": lambda canary: [messages(canary).encode(), PROFILE],
     "MIOpen parameters": lambda canary: [parameters(canary).encode(), PROFILE],
