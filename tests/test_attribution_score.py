@@ -155,10 +155,7 @@ OTHER_LAYER = {"layers.right": 6, "layers.wrong": 1, "layers.wrong_and_sure": 1}
         (said(7, kernels=1), {"fault_count": 1}),
         (again(7), {}),
         (both(said(7, kernels=1), again(7)), {}),
-        (
-            lambda e: e.pop(9),
-            OTHER_CALL | {"wrong_and_sure": 1, "fault_count": 1, "operations.count": 3},
-        ),
+        (lambda e: e.pop(9), OTHER_CALL | {"wrong_and_sure": 1, "fault_count": 1, "operations.count": 3}),
         (
             lambda e: e.append({"ph": "X", "cat": "operation", "args": {"operation": 0, "line": 11, "kernels": 2}}),
             {"fault_count": 1},

@@ -103,8 +103,7 @@ def test_the_bundle_of_a_profile_of_tensorflow_is_an_input_of_its_command(
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"),
-    [pytest.param(*pair, marks=[pytest.mark.thorough] * (at % 3 > 0)) for at, pair in enumerate(SOME)],
+    ("name", "kind"), [pytest.param(*pair, marks=[pytest.mark.thorough] * (at % 3 > 0)) for at, pair in enumerate(SOME)]
 )
 def test_no_canary_reaches_any_member(name: str, kind: str, tmp_path: Path) -> None:
     """A part of all kinds, in all fields of each format."""

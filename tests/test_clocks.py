@@ -164,8 +164,7 @@ def test_two_devices_have_two_clocks() -> None:
 
 
 @pytest.mark.parametrize(
-    "lost",
-    [("host_start_ns", "host_end_ns"), ("queued_ns", "submit_ns", "start_ns", "end_ns"), ("host_end_ns",)],
+    "lost", [("host_start_ns", "host_end_ns"), ("queued_ns", "submit_ns", "start_ns", "end_ns"), ("host_end_ns",)]
 )
 def test_without_host_or_device_times_there_is_no_clock(lost: tuple[str, ...]) -> None:
     """Nothing is made up."""

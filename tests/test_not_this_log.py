@@ -275,11 +275,7 @@ def test_a_log_of_the_profiles_process_is_its_own(change: Callable[[bytes], byte
 
 @pytest.mark.parametrize(
     ("change", "reason"),
-    [
-        (with_stamps(otherwise), RHYTHM),
-        (with_ids, THREADS),
-        (lambda log: with_ids(with_stamps(otherwise)(log)), BOTH),
-    ],
+    [(with_stamps(otherwise), RHYTHM), (with_ids, THREADS), (lambda log: with_ids(with_stamps(otherwise)(log)), BOTH)],
     ids=["another rhythm", "other ids", "both"],
 )
 def test_a_log_that_something_contradicts_is_not_believed(

@@ -26,14 +26,7 @@ from mio2trace.answer.text import rank_lines as answer_lines
 from mio2trace.dataset import tables_of
 from mio2trace.findings.rule import ms
 from mio2trace.measures.cost import bandwidth
-from mio2trace.model.profile import (
-    Clock,
-    Collective,
-    Inputs,
-    Process,
-    Profile,
-    Range,
-)
+from mio2trace.model.profile import Clock, Collective, Inputs, Process, Profile, Range
 from mio2trace.notes import Notes
 from mio2trace.ops.aten import plain
 from mio2trace.ops.operation import problem_name

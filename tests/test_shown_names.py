@@ -41,10 +41,7 @@ def test_operations_of_several_layers_differ(parts: list[tuple[str, str]], width
 def test_the_layer_is_shown_where_operations_read_the_same() -> None:
     layers = [f"MergedColumnParallelLinear_{number}" for number in (0, 15)]
     rows = [row("Gemm 15360x4096 -> 15360x24576", layer=layer) for layer in layers]
-    assert shown_names(rows, 40) == [
-        "Gemm 15360x... in Merged...lelLinear_0",
-        "Gemm 15360x... in Merged...elLinear_15",
-    ]
+    assert shown_names(rows, 40) == ["Gemm 15360x... in Merged...lelLinear_0", "Gemm 15360x... in Merged...elLinear_15"]
 
 
 def test_the_number_of_calls_is_shown_whatever_the_name_is_cut_to() -> None:

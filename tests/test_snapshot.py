@@ -17,17 +17,7 @@ from mio2trace.analysis import snapshot_of
 from mio2trace.answer.content import machine
 from mio2trace.files import Input
 from mio2trace.model.miopen import Message, MiopenLog
-from mio2trace.model.profile import (
-    Activity,
-    BufferCreated,
-    Call,
-    Inputs,
-    OpenCl,
-    OpenClLaunch,
-    Profile,
-    Program,
-    Range,
-)
+from mio2trace.model.profile import Activity, BufferCreated, Call, Inputs, OpenCl, OpenClLaunch, Profile, Program, Range
 from mio2trace.model.tables import NO, Activities, Calls, Pool
 from mio2trace.notes import InputError, Notes
 from mio2trace.privacy import never_shown, records

@@ -250,11 +250,7 @@ QUERIES = {
     "slowest operations": ("layer", "operation"),
     "slowest kernels": ("kernel",),
 }
-COMMANDS = {
-    ("layers",): ("layer", "direction"),
-    ("ops",): ("layer", "name"),
-    ("kernels", "--by", "name"): ("name",),
-}
+COMMANDS = {("layers",): ("layer", "direction"), ("ops",): ("layer", "name"), ("kernels", "--by", "name"): ("name",)}
 
 
 def tabled(files: Sequence[Path], labels: Mapping[str, str]) -> list[dict[str, First]]:

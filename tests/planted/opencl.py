@@ -52,10 +52,7 @@ def caffe(canary: str) -> str:
                 line = line.replace(f"{name}\t", f"{name} {canary}\t")
         lines.append(line)
         lines.append(f"{line.split(']')[0]}] {canary}")
-    lines += [
-        canary,
-        f"Command line: caffe time -model {canary} --token=canary",
-    ]
+    lines += [canary, f"Command line: caffe time -model {canary} --token=canary"]
     return "\n".join(lines) + "\n"
 
 
