@@ -44,7 +44,7 @@ from tests.conftest import shared_folder
 from tests.often import present
 from tests.records import changed, opencl_profile
 from tests.rocm_files import records_of
-from tests.small_runs import benchmark
+from tests.small_runs import benchmark, kinds
 from tests.synthetic_run import (
     HOUR,
     MS,
@@ -76,10 +76,6 @@ def kernels(rng: Random, clocks: Clocks, count: int, between: tuple[int, int] = 
 
 def clock_of(make: Maker, notes: Notes | None = None) -> DeviceClock:
     return device_clocks(make.finish().profile, notes or Notes())[0]
-
-
-def kinds(notes: Notes) -> list[str]:
-    return [note.kind for note in notes]
 
 
 @given(seeds, st.integers(1, 60), st.integers(-(2**62), 2**62))

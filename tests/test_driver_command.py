@@ -102,6 +102,7 @@ def test_each_call_of_a_real_run_is_counted_once(shared: Path, name: str) -> Non
 # -- The driver's options by all their names: what a command means, and what is offered for it again.
 
 SIZES = "-n 2 -c 4 -H 9 -W 8 -k 6 -y 3 -x 5"
+RNN = "rnnfp16 --batchsize 4 --in_h 8 --hid_h 16 --num_layer 2 --seq_len 3 --mode gru --forw 2"
 
 
 def has(problem: Problem | None, **expected: object) -> Problem:
@@ -184,6 +185,7 @@ def test_a_word_has_names_of_its_own(long: str, short: str) -> None:
         ("activ -n 2 -c 3 -H 8 -W 8 -m 3 --forw 1", "", {"direction": "forward"}),
         ("lrn -n 2 -c 3 -H 4 -W 4 -N 5 -m cross -A 1 -B 1 -K 1 --forw 1", "", {"mode": 1, "direction": "forward"}),
         ("ctc -a 0 -b 0 -c 9 -m 1 -n 2", "", {"input": ()}),  # classes are no shape
+        (RNN, "", {"inputs": 8, "hidden": 16}),
         ("bnorm -n 1 -c 2 -H 3 -W 4 -m 1 --forw 1 -b 0 -s 1 -r 1", "",
          {"direction": "forward", "running": True, "saved": True, "training": True}),
         ("bnorm -n 1 -c 2 -H 3 -W 4 -m 1 --forw 1 -b 0 -r 1 -s 1 --layout NCHW", "",
@@ -252,6 +254,7 @@ SEQUENCE = "rnn_seq -n 2 -W 3 -H 4 -l 1 -b 1 -m lstm -k 5 -K 5,4 -F {} -t 1"
         (ADAM.format("adamwfp16"), ADAM.format("adamwfp16")),
         (ADAM.format("ampadam"), ADAM.format("ampadam")),
         (ADAM.format("ampadamfp16"), "the driver has no ampadam for half"),
+        (RNN, "rnnfp16 -n 4 -W 8 -H 16 -l 2 -k 3 -m gru -F 2"),
         (SEQUENCE.format(1), SEQUENCE.format(1)),
         (SEQUENCE.format(2), "the driver runs a gradient of rnn_seq only with the calls before it (-F 3, -F 7)"),
     ],
@@ -303,12 +306,6 @@ def test_the_modes_of_a_fusion() -> None:
     assert (parse(written.command()), parse(deep.command())) == (written, deep)
 
 
-def test_an_rnn_is_offered_by_the_names_of_logs() -> None:
-    text = "rnnfp16 --batchsize 4 --in_h 8 --hid_h 16 --num_layer 2 --seq_len 3 --mode gru --forw 2"
-    problem = has(parse(text), inputs=8, hidden=16)
-    assert driver_line(problem) == "./bin/MIOpenDriver rnnfp16 -n 4 -W 8 -H 16 -l 2 -k 3 -m gru -F 2"
-
-
 # -- Commands as people give them: behind a prompt, between marks, with the driver's own line after them.
 
 COMMAND = "conv -n 2 -c 4 -H 9 -W 8 -k 6 -y 3 -x 3 -p 0 -q 0 -F 1"
@@ -336,11 +333,6 @@ def test_a_command_is_found_between_what_surrounds_it(line: str) -> None:
     assert commands(line.format(COMMAND)) == [COMMAND]
 
 
-@pytest.mark.parametrize("line", ["./bin/MIOpenDriver conv --help", "we use MIOpenDriver conv for it", "MIOpenDriver"])
-def test_what_runs_nothing_is_no_command(line: str) -> None:
-    assert commands(line) == []
-
-
 GIVEN, OWN, WIDE = f"$ ./bin/MIOpenDriver {COMMAND}", f"MIOpenDriver {COMMAND}", COMMAND.replace("conv ", "conv   ")
 BEGIN, END = COMMAND.split(" -y")
 
@@ -348,6 +340,11 @@ BEGIN, END = COMMAND.split(" -y")
 @pytest.mark.parametrize(
     ("lines", "found"),
     [
+        # what runs nothing
+        *(
+            ([line], [])
+            for line in ("./bin/MIOpenDriver conv --help", "we use MIOpenDriver conv for it", "MIOpenDriver")
+        ),
         # the driver's own line after a command is the same run
         ([GIVEN, OWN, GIVEN, OWN.replace("Driver ", "Driver: ")], [COMMAND] * 2),
         ([GIVEN.replace(COMMAND, WIDE), OWN], [WIDE]),

@@ -288,22 +288,18 @@ def test_what_rows_are_grouped_by_stays() -> None:
     assert lines[-1].startswith("total")
 
 
-def cells(*args: str) -> list[dict[str, str]]:
-    return csv_of(*args)
-
-
 def test_files_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
     """By as much of their folders as that needs."""
     for folder in ("A", "B"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "run.log.gz").write_bytes(Path(FILES[0]).read_bytes())
     logs = [str(tmp_path / folder / "run.log.gz") for folder in ("A", "B")]
-    assert [row["file"] for row in cells("ops", "--coverage", *logs)] == ["A/run.log.gz", "B/run.log.gz"]
+    assert [row["file"] for row in csv_of("ops", "--coverage", *logs)] == ["A/run.log.gz", "B/run.log.gz"]
 
 
 def test_rows_that_meet_conditions() -> None:
     """Numbers in any unit of time, texts whole or in part; all conditions hold; why there is none is said."""
-    whole = cells("layers", *FILES)
+    whole = csv_of("layers", *FILES)
     pools = ("pool1", "pool2", "pool5")
     for conditions, wanted in (
         (["kernel_ms>1"], [row for row in whole if float(row["kernel_ns"] or 0) > 1_000_000]),
@@ -312,7 +308,7 @@ def test_rows_that_meet_conditions() -> None:
         (["kernel_us<1000", "layer~pool", "kernels>=1"], [row for row in whole if row["layer"] in pools]),
     ):
         options = [word for condition in conditions for word in ("--where", condition)]
-        assert [row["layer"] for row in cells("layers", *FILES, *options)] == [row["layer"] for row in wanted] != []
+        assert [row["layer"] for row in csv_of("layers", *FILES, *options)] == [row["layer"] for row in wanted] != []
     done = run("layers", *FILES, "--where", "layer=nothing")
     assert "no row: none of" in done.stderr
     assert "has layer=nothing" in done.stderr
@@ -323,13 +319,13 @@ def test_rows_that_meet_conditions() -> None:
 
 def test_order_and_number_of_rows() -> None:
     """Most first, texts from a to z, or as said; cells that are not known last."""
-    by_host = [float(row["host_ns"]) for row in cells("layers", *FILES, "--sort", "host", "--top", "5")]
+    by_host = [float(row["host_ns"]) for row in csv_of("layers", *FILES, "--sort", "host", "--top", "5")]
     assert len(by_host) == 5
     assert by_host == sorted(by_host, reverse=True)
-    names = [row["layer"] for row in cells("layers", *FILES, "--sort", "layer")]
+    names = [row["layer"] for row in csv_of("layers", *FILES, "--sort", "layer")]
     assert names == sorted(names)
-    assert [row["layer"] for row in cells("layers", *FILES, "--sort", "layer:down")] == names[::-1]
-    rates = [row["gflops"] for row in cells("layers", *FILES, "--sort", "gflops:up")]
+    assert [row["layer"] for row in csv_of("layers", *FILES, "--sort", "layer:down")] == names[::-1]
+    rates = [row["gflops"] for row in csv_of("layers", *FILES, "--sort", "gflops:up")]
     known = [float(rate) for rate in rates if rate]
     assert known == sorted(known)
     assert rates[len(known) :] == [""] * (len(rates) - len(known))
