@@ -100,9 +100,7 @@ def refusal(path: Path, max_input: int | None = None) -> str:
         ("compare",), ("query", "slowest kernels"), ("convert", "-o", "-"),
     ],
 )  # fmt: skip
-def test_every_command_takes_an_archive_for_its_members(
-    command: tuple[str, ...], run_zip: Path, plain: list[str]
-) -> None:
+def test_commands_take_an_archive_for_its_members(command: tuple[str, ...], run_zip: Path, plain: list[str]) -> None:
     """The same exit code and the same words on standard output, but for the name of the side of a comparison."""
     said = []
     for files, side in (([str(run_zip)], str(run_zip)), (plain, str(Path(plain[0]).parent))):
@@ -120,9 +118,7 @@ def test_a_folder_of_archives_is_a_folder_of_their_members(run_zip: Path, plain:
     assert drawn.metadata["attribution"] == mio2trace.convert(*plain).metadata["attribution"]
 
 
-def test_nothing_of_an_unpacked_archive_stays_behind(
-    run_zip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_of_an_archive_stays_behind(run_zip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     analysis = mio2trace.analyse(run_zip)
@@ -318,9 +314,7 @@ def test_an_archive_that_names_no_input_is_one_line(command: str, tmp_path: Path
 @pytest.mark.parametrize("name", ["run.tar", "run.tar.gz", "run.tgz", "run.bin"])
 @pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT])
 @pytest.mark.parametrize("begin", ["", "./", "a" * 90 + "/" + "b" * 60 + "/"])
-def test_a_tar_archive_is_read_for_its_members(
-    name: str, form: int, begin: str, plain: list[str], tmp_path: Path
-) -> None:
+def test_a_tar_is_read_for_its_members(name: str, form: int, begin: str, plain: list[str], tmp_path: Path) -> None:
     """Whatever its name and form, also with long names and folders in it."""
     members: list[Member] = [(begin or "job", header(tarfile.DIRTYPE))]
     members += [(f"{begin}{os.path.basename(path)}", Path(path).read_bytes()) for path in plain]
@@ -486,9 +480,7 @@ def rows(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dict[s
     return {row["part"]: row for row in json_of("doctor")}
 
 
-def test_doctor_tells_what_is_there_and_what_is_missing_for_what(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_tells_what_is_there_and_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     there = rocprofv3(tmp_path / "rocm")
     found = rows({"PATH": there.environment["PATH"]}, monkeypatch)
     assert found["rocprofv3"]["found"] == "rocprofv3 1.1.0 (ROCm 7.2.3)"
@@ -509,9 +501,7 @@ def test_doctor_names_the_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch)
     assert "missing" not in found["[query]"]
 
 
-def test_doctor_believes_a_checkout_and_not_what_pip_wrote_when_it_was_installed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_doctor_believes_a_checkout_and_not_what_pip_wrote(monkeypatch: pytest.MonkeyPatch) -> None:
     """The output, which people paste into issues, has no name of a person or a machine."""
     monkeypatch.setattr("importlib.metadata.requires", lambda _: ["bokeh>=3; extra == 'batch'"])
     home = {"HOME": "/home/canaryuser", "USER": "canaryuser", "HOSTNAME": "canaryhost"}

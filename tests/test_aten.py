@@ -511,9 +511,7 @@ FLASH, EFFICIENT = "_flash_attention_forward", "_efficient_attention_forward"
         (FLASH, "", 3, 5, None),
     ],
 )
-def test_a_causal_mask_is_aligned_as_the_op_says(
-    name: str, mask: str, queries: int, keys: int, pairs: int | None
-) -> None:
+def test_causal_masks_are_aligned_as_ops_say(name: str, mask: str, queries: int, keys: int, pairs: int | None) -> None:
     """To the first or to the last key. If it is not recorded whether there is one, the work is unknown."""
     shapes = [[2, queries, 4, 8], [2, keys, 4, 8], [2, keys, 4, 8]]
     place = 9 if name == EFFICIENT else 8

@@ -74,9 +74,7 @@ def led(runs: Path, dataset: Path, engine: Any = work.processes, **options: Any)
     return run_batch(find_runs([str(runs)], Notes()), str(dataset), engine, BatchOptions(**options))
 
 
-def test_each_runs_tables_are_those_of_the_single_command(
-    runs: Path, whole: dict[str, list[Any]], tmp_path: Path
-) -> None:
+def test_each_runs_tables_are_those_of_one_command(runs: Path, whole: dict[str, list[Any]], tmp_path: Path) -> None:
     for folder in sorted(runs.iterdir()):
         analysis = mio2trace.analyse([folder / "prof.json", folder / "run.log"])
         write_run(analysis.run, tmp_path, f"runs/{folder.name}", analysis.notes)
@@ -619,9 +617,7 @@ def slurm(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.mark.thorough
-def test_the_job_array_does_all_runs(
-    slurm: dict[str, str], runs: Path, whole: dict[str, list[Any]], tmp_path: Path
-) -> None:
+def test_job_arrays_do_all_runs(slurm: dict[str, str], runs: Path, whole: dict[str, list[Any]], tmp_path: Path) -> None:
     for number in range(2):
         task = {"SLURM_ARRAY_TASK_ID": str(number), "SLURM_ARRAY_TASK_COUNT": "2"}
         script = ["sh", str(ROOT / "examples" / "batch-array.sbatch"), str(runs), str(tmp_path / "ds")]

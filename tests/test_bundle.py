@@ -89,9 +89,7 @@ def test_a_bundle_gives_the_links_of_its_sources(name: str, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "name", ["profile.tfprof", "run_metadata.pb", "trace_file.json.gz", "trace_file_stepstats.pbtxt.gz"]
 )
-def test_the_bundle_of_a_profile_of_tensorflow_is_an_input_of_its_command(
-    name: str, shared: Path, tmp_path: Path
-) -> None:
+def test_a_bundle_of_a_tensorflow_profile_is_an_input_of_its_command(name: str, shared: Path, tmp_path: Path) -> None:
     """That of another profile is not."""
     file, bundle = str(shared / "samples" / "tfprof" / "gpu_streams_resnet_v2" / name), str(tmp_path / "bug.zip")
     make([file], bundle, OPTIONS)

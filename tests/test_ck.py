@@ -175,9 +175,7 @@ def test_error_one_bad_layer_entry_is_lost_alone(tmp_path: Path, bad: dict[str, 
         ('{"per_layer_info": ' + "[" * 9999 + "]" * 9999 + "}", None, "^record: "),
     ],
 )
-def test_error_a_record_without_data_is_refused_in_one_line(
-    tmp_path: Path, value: Any, wanted: int | None, message: str
-) -> None:
+def test_error_a_record_without_data_is_one_line(tmp_path: Path, value: Any, wanted: int | None, message: str) -> None:
     with pytest.raises(InputError, match=rf"(?=^[^\n]*$){message}"):
         read_json(tmp_path, value, repetition=wanted)
 
@@ -212,9 +210,7 @@ def repository(tmp_path: Path) -> Path:
         ("experiment/squeeze", (), False),
     ],
 )
-def test_a_directory_gives_one_point_and_says_which(
-    repository: Path, below: str, tags: tuple[str, ...], several: bool
-) -> None:
+def test_one_point_of_a_folder_is_taken(repository: Path, below: str, tags: tuple[str, ...], several: bool) -> None:
     """A repository, a module's folder or an entry; tags choose as `ck search` does."""
     taken = f"alex/ckp-{16 * '1'}" if several else f"squeeze/ckp-{16 * '3'}"
     path = ck.locate(str(repository / below), tags, notes := Notes())

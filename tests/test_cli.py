@@ -264,9 +264,7 @@ def test_a_closed_stream_is_never_an_output_file() -> None:
     assert Path("new").read_bytes() == b""
 
 
-def test_error_a_fault_of_our_own_is_one_line_too(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_error_our_own_fault_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """With where it happened; `timeline.convert` shows all of it."""
     from mio2trace import cli, conversion
 

@@ -188,9 +188,7 @@ def test_counters_that_do_not_fit_into_their_call_are_left_out_and_counted() -> 
     st.integers(-30 * 24 * HOUR, 24 * HOUR),
     st.booleans(),
 )
-def test_stamps_of_a_run_of_a_month_are_ordered_across_every_turn(
-    moment: int, zone: int, since: int, year: bool
-) -> None:
+def test_stamps_of_a_month_are_ordered_across_every_turn(moment: int, zone: int, since: int, year: bool) -> None:
     """Midnight, month's end, New Year, 29 February: the landmark's year is found again for each stamp."""
     clock = log_clock(local(moment, zone, year=year), moment, "a landmark")
     assert abs(clock.to_host(local(moment + since, zone, year=year)) - moment - since) <= US
@@ -548,9 +546,7 @@ PRINTED_AT_END = [name for name in MIOPEN if name not in LINES_BOUND]
 
 
 @given(seeds, st.integers(2, 12), st.integers(1, 3), st.booleans())
-def test_lines_printed_right_after_their_layers_bound_them(
-    rng: Random, layers: int, iterations: int, backward: bool
-) -> None:
+def test_lines_right_after_their_layers_bound_them(rng: Random, layers: int, iterations: int, backward: bool) -> None:
     """By stamps, or by position where the profile's blocks lie between the lines; every iteration by itself."""
     net = random_net(rng, layers, longest_ns=8 * MS)
     for interleaved, evidence in ((False, "boundary stamps"), (True, "position")):

@@ -181,18 +181,14 @@ def is_as_each_alone(found: Sequence[Slices], flows: Sequence[Flow] = (), values
 
 @pytest.mark.thorough
 @given(pictures())
-def test_columns_are_written_as_each_of_their_slices(
-    drawn: tuple[list[Slices], list[CounterValue], list[Flow]],
-) -> None:
+def test_columns_are_written_as_their_slices_are(drawn: tuple[list[Slices], list[CounterValue], list[Flow]]) -> None:
     """Slices, arguments, arrows, values."""
     found, values, flows = drawn
     is_as_each_alone(found, flows, values)
 
 
 @given(pictures())
-def test_columns_are_printed_as_each_of_their_slices(
-    drawn: tuple[list[Slices], list[CounterValue], list[Flow]],
-) -> None:
+def test_columns_are_printed_as_their_slices_are(drawn: tuple[list[Slices], list[CounterValue], list[Flow]]) -> None:
     """Whatever is in the text that stays, whatever the numbers: also those that no 64 bits hold."""
     expected = printed(list(each(drawn[0])))
     with pytest.MonkeyPatch.context() as patch:

@@ -300,9 +300,7 @@ def test_a_large_base_keeps_its_size_and_its_sum(tmp_path: Path, record: RunReco
     assert others.ratio == pytest.approx(1, rel=0.01)
 
 
-def test_a_base_of_many_parts_keeps_the_same_ones_of_each_run_and_says_what_it_lacks(
-    tmp_path: Path, record: RunRecord
-) -> None:
+def test_a_large_base_keeps_equal_parts_of_each_run_and_says_what_it_lacks(tmp_path: Path, record: RunRecord) -> None:
     """Three runs with a part that grows from the smallest to the largest: judged by all runs or by none."""
     replace = msgspec.structs.replace
     model = next(part for part in record.parts if part.kind == "problem")
@@ -745,9 +743,7 @@ def test_a_large_change_is_apart_from_the_time_before_it(record: RunRecord) -> N
         ((False, True), " of kernels per iteration; no iterations are known on side B, whose whole run counts as one"),
     ],
 )
-def test_a_run_without_known_iterations_is_not_said_to_have_one(
-    whole: tuple[bool, bool], said: str, record: RunRecord
-) -> None:
+def test_a_run_without_iterations_is_said_to_have_none(whole: tuple[bool, bool], said: str, record: RunRecord) -> None:
     sides = [
         Side(name=name, runs=(msgspec.structs.replace(record, whole=one),) * (1 + (whole == (False, False))))
         for name, one in zip("ab", whole, strict=True)

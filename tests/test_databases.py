@@ -233,9 +233,7 @@ def test_bytes_that_many_rows_name_are_not_copied_for_each(length: int, tmp_path
 
 
 @pytest.mark.parametrize("moment", [1, 2, 3])
-def test_a_signal_while_sqlite_counts_its_steps_ends_the_program(
-    moment: int, database: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_within_sqlite_ends_the_program(moment: int, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """sqlite3 calls back into Python, where a signal arrives, and forgets what it raised."""
     calls = iter(range(1, 1000))
     take = database_module._Steps.take

@@ -280,9 +280,7 @@ def test_few_runs_decide_nothing_and_kinds_of_gpu_are_not_mixed(tmp_path: Path) 
         (12, 2.0, 2, False),  # a net that computes it twice
     ],
 )  # fmt: skip
-def test_a_change_that_few_runs_show_by_chance_is_not_clear(
-    runs: int, factor: float, calls: int, clear: bool, tmp_path: Path
-) -> None:
+def test_a_change_by_chance_is_not_clear(runs: int, factor: float, calls: int, clear: bool, tmp_path: Path) -> None:
     tables: Tables = {"runs": [], "problems": []}
     one = made_run("2.9.0", 0)
     for version, ns, count in (("1.0", 8 * MS, 1), ("2.0", 8 * MS * factor, calls)):
@@ -439,9 +437,7 @@ def test_the_name_of_a_datasets_folder_means_nothing(name: str, tmp_path: Path) 
     ("column", "kind"),
     [("try", "DOUBLE"), ("run", "BIGINT"), ("rule", "BLOB"), ("ns", "VARCHAR"), ("share", "BLOB"), ("count", "DATE")],
 )
-def test_a_column_of_another_kind_than_the_schema_says_is_refused(
-    dataset: Path, tmp_path: Path, column: str, kind: str
-) -> None:
+def test_a_column_of_another_kind_than_stated_is_refused(dataset: Path, tmp_path: Path, column: str, kind: str) -> None:
     """The answer and the page trust in texts that are texts, and in numbers that are numbers."""
     copy = tmp_path / "ds"
     shutil.copytree(dataset, copy)

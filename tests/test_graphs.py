@@ -259,9 +259,7 @@ def launch(at: float, number: int) -> Row:
         (ONCE, [(None, True)] * len(OPS)),
     ],
 )  # fmt: skip
-def test_which_ops_a_replay_executes(
-    events: list[Row], expected: list[tuple[str | None, bool]], tmp_path: Path
-) -> None:
+def test_which_ops_a_replay_runs(events: list[Row], expected: list[tuple[str | None, bool]], tmp_path: Path) -> None:
     alignment = kineto_alignment(tmp_path, events)
     assert told(alignment) == expected
     if expected == SURE:

@@ -330,9 +330,7 @@ def test_times_of_operations_are_the_sums_of_their_kernels() -> None:
     [({"start_ns": 170}, True, 20), ({"start_ns": 170}, False, None), ({"start_ns": 120}, True, 0),
      ({"start_ns": 99}, True, None), ({"queued_ns": 5, "submit_ns": 7, "start_ns": 12, "call": None}, False, 7)],
 )  # fmt: skip
-def test_a_queue_time_needs_one_clock_and_a_call_before_the_kernel(
-    times: dict[str, Any], on_one_clock: bool, expected: int | None
-) -> None:
+def test_a_queue_time_needs_a_clock_and_a_call(times: dict[str, Any], on_one_clock: bool, expected: int | None) -> None:
     call = Call("hipLaunchKernel", start_ns=100, end_ns=150)
     made = Activity(0, "kernel", "k", end_ns=200, **{"call": call, **times})
     (found,) = queued_ns(Activities([made]), on_one_clock=on_one_clock).tolist()
@@ -401,9 +399,7 @@ def test_counters_of_a_json_are_those_of_its_kernels(kernels: bool, tmp_path: Pa
 
 
 @pytest.mark.parametrize("number", [None, 7])
-def test_each_kernel_of_a_json_counts_if_numbers_of_dispatches_do_not_tell_them_apart(
-    number: int | None, tmp_path: Path
-) -> None:
+def test_each_kernel_of_a_json_counts_if_their_numbers_tell_none_apart(number: int | None, tmp_path: Path) -> None:
     """Without a number no counter is given to another kernel."""
     path = tmp_path / "7_results.json"
     processes = json.loads(as_json(kernels=False))

@@ -144,9 +144,7 @@ def test_the_longest_stretch_tells_the_unit(items: list[int]) -> None:
     st.lists(st.integers(4, 9), max_size=20),
     st.integers(0, 8),
 )
-def test_a_stranger_between_repetitions_costs_no_other(
-    unit: list[int], times: int, before: list[int], gap: int
-) -> None:
+def test_a_stranger_among_repetitions_costs_no_other(unit: list[int], times: int, before: list[int], gap: int) -> None:
     """Elements of the set-up come nowhere else, so the unit is the repeated one, or what it repeats itself."""
     gap = min(gap, times - 2)
     items = [*unit * gap, 99, *unit * (times - gap)]

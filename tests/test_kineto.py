@@ -249,9 +249,7 @@ def test_sizes_may_be_text_and_calls_may_have_the_version_of_their_interface(tmp
 
 @pytest.mark.parametrize("strange", ["many", -1, 1 << 62, 40.5, True, None])
 @pytest.mark.parametrize("call", ["cudaLaunchKernel", "cudaGraphLaunch", ""])
-def test_the_slice_of_a_kernel_of_cuda_has_its_registers_and_its_work(
-    call: str, strange: object, tmp_path: Path
-) -> None:
+def test_the_slice_of_a_kernel_of_cuda_has_its_registers_and_work(call: str, strange: object, tmp_path: Path) -> None:
     """PyTorch's profiler writes registers only for CUDA, whose launches all count blocks: also those of a graph, and
     those that are not recorded. A value that is no number of registers is not known."""
     of_cuda = {"grid": [4, 2, 1], "block": [64, 1, 1], "shared_memory": 2064}

@@ -41,9 +41,7 @@ def ended(run: Run, end: int) -> Run:
 
 
 @given(seeds, st.integers(1, 12), st.integers(1, 4), st.booleans(), st.booleans())
-def test_sequences_are_cut_as_they_were_built(
-    rng: Random, layers: int, iterations: int, backward: bool, warm_up: bool
-) -> None:
+def test_sequences_are_cut_as_built(rng: Random, layers: int, iterations: int, backward: bool, warm_up: bool) -> None:
     """Forward only and with backward, any net and number of iterations; the host spans hold their enqueues."""
     net = random_net(rng, layers)
     run = make_run(rng, net, iterations=iterations, backward=backward, warm_up=warm_up, tail=2)
@@ -101,9 +99,7 @@ def test_a_profile_that_ended_is_cut_into_the_logs_layers_or_not_at_all(
 
 @given(seeds, st.integers(2, 12), st.integers(1, 6), st.booleans(), st.integers(-5, 5).filter(bool))
 @example(Random(1), 10, 3, False, -3)  # 7 layers in 4 iterations leave as many marks
-def test_a_net_with_the_wrong_number_of_layers_is_never_used(
-    rng: Random, layers: int, iterations: int, backward: bool, more: int
-) -> None:
+def test_a_net_of_other_layers_is_unused(rng: Random, layers: int, iterations: int, backward: bool, more: int) -> None:
     """Also when by chance the number of marks fits another number of iterations: what lies between layers tells."""
     assume(layers + more > 0)
     run = make_run(rng, random_net(rng, layers, empty=0), iterations=iterations, backward=backward)

@@ -275,9 +275,7 @@ LOADS = "MIOpen(HIP): Warning [ParseAndLoadDb] "
         (f"{LOADS}Out of room\n", True, 1, "warning in MIOpen's log (run.log:3)"),
     ],
 )
-def test_strict_fails_on_errors_and_warnings_of_the_library(
-    log: str, tmp_path: Path, text: str, strict: bool, code: int, said: str
-) -> None:
+def test_strict_fails_on_miopen_alarms(log: str, tmp_path: Path, text: str, strict: bool, code: int, said: str) -> None:
     """But for a database that is not there, which is said once."""
     Path(log).write_text(LAYER_TIMES + text)
     args = [log, "-o", str(tmp_path / "out.json"), *(["--strict"] if strict else [])]

@@ -278,9 +278,7 @@ def test_a_log_of_the_profiles_process_is_its_own(change: Callable[[bytes], byte
     [(with_stamps(otherwise), RHYTHM), (with_ids, THREADS), (lambda log: with_ids(with_stamps(otherwise)(log)), BOTH)],
     ids=["another rhythm", "other ids", "both"],
 )
-def test_a_log_that_something_contradicts_is_not_believed(
-    change: Callable[[bytes], bytes], reason: str, tmp_path: Path
-) -> None:
+def test_a_contradicted_log_is_not_believed(change: Callable[[bytes], bytes], reason: str, tmp_path: Path) -> None:
     """Another run of the same program has other times, other threads, or both.
 
     If one of the two differs, each link has a confidence below 0.5. If both differ, none has more than 0.05.

@@ -164,9 +164,7 @@ def test_two_damages_leave_no_wrong_link_sure(
         ("k", (320, 2, 1), False), ("k", None, True), ("j", None, False),
     ],
 )  # fmt: skip
-def test_a_printed_launch_is_a_kernel_as_far_as_the_profile_has_sizes(
-    name: str, grid: tuple[int, int, int] | None, launched: bool
-) -> None:
+def test_a_printed_launch_is_a_kernel_of_its_size(name: str, grid: tuple[int, int, int] | None, launched: bool) -> None:
     """rocprof v1 has no sizes in a database, and the product of all dimensions in a table."""
     launches = Launches([Launch(line=1, name="k", gws=(64, 5, 2)), Launch(line=2, name="k", gws=None)], {"k"}, cut=0)
     assert (launches.count(name, grid) > 0) is launched
@@ -282,9 +280,7 @@ def test_calls_that_launched_nothing_here_and_there_are_anothers() -> None:
     assert all(0.5 < chance < 0.995 for chance in links.operation_confidence.values())
 
 
-def test_no_link_is_sure_where_nothing_tells_calls_apart_and_no_search_was_wide(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_no_link_is_sure_if_nothing_tells_calls_apart_and_no_search_was_wide(monkeypatch: pytest.MonkeyPatch) -> None:
     """But for what launch lines tell."""
     monkeypatch.setattr(stream, "TOO_VAGUE", 0)
     solve = stream.Stream.solve
@@ -555,9 +551,7 @@ def test_searches_have_all_kernels_that_they_launch_a_few_times(times: int, tmp_
     ("times", "iterations", "own"),
     [(2, 30, True), (5, 10, False), (1, 1, True), (5, 1, False), (8, 10, True), (12, 10, False), SLOW(30, 10, True)],
 )
-def test_the_time_of_searches_is_in_doubt_with_their_links(
-    times: int, iterations: int, own: bool, tmp_path: Path
-) -> None:
+def test_time_of_searches_is_in_doubt_with_their_links(times: int, iterations: int, own: bool, tmp_path: Path) -> None:
     """Each place that has their time says so, also if most of their links are sure and others have none."""
     of_search, _ = a_searching_run(tmp_path, times, iterations, own=own)
     answer = invoked(tmp_path).stdout
@@ -571,9 +565,7 @@ def test_the_time_of_searches_is_in_doubt_with_their_links(
 
 
 @pytest.mark.parametrize(("times", "is_sure"), [(2, True), (12, False)])
-def test_the_doubt_about_the_time_of_searches_is_in_data(
-    times: int, is_sure: bool, analysed_once: None, tmp_path: Path
-) -> None:
+def test_the_doubt_about_searches_is_in_data(times: int, is_sure: bool, analysed_once: None, tmp_path: Path) -> None:
     """In the JSON of the report, in printed tables, in the tables of a dataset, and in a trace."""
     (tmp_path / "run").mkdir()
     a_searching_run(tmp_path / "run", times, 10)
@@ -600,9 +592,7 @@ def test_the_doubt_about_the_time_of_searches_is_in_data(
 
 
 @pytest.mark.parametrize(("times", "decided"), [(5, True), (12, False)])
-def test_a_change_of_the_searches_is_not_decided_if_their_kernels_are_not_sure(
-    times: int, decided: bool, tmp_path: Path
-) -> None:
+def test_a_change_of_searches_is_not_decided_if_kernels_are_not_sure(times: int, decided: bool, tmp_path: Path) -> None:
     for folder, launches in (("a", 2), ("b", times)):
         (tmp_path / folder).mkdir()
         a_searching_run(tmp_path / folder, launches, 10)

@@ -144,9 +144,7 @@ ONLY_IN_COMMANDS = {"tensorop": ("A", "B", "G"), "softmax": ("A", "B")}
         ("m290-alexnet-infer-level6-cmd", "2.3", {"conv": 8, "pool": 3, "activ": 7, "lrn": 2, "softmax": 1}),
     ],
 )  # fmt: skip
-def test_commands_rebuilt_from_entries_are_the_logged_ones(
-    shared: Path, name: str, form: Form, counts: dict[str, int]
-) -> None:
+def test_rebuilt_commands_are_the_logged_ones(shared: Path, name: str, form: Form, counts: dict[str, int]) -> None:
     """Entries alone, and entries with commands, give the commands that the library printed, in its version's form."""
     log, _ = read_set(shared, name)
     assert log_form(log) == form

@@ -162,9 +162,7 @@ def test_an_output_is_a_path_or_an_open_file(files: dict[str, str], tmp_path: Pa
 
 
 @pytest.mark.parametrize("lost", [b"[]", b'[{"call": "clCreateKernel", "program": "0x1", "kernel": "0x2", "name": "k"'])
-def test_beside_a_profile_that_holds_nothing_a_log_keeps_its_picture(
-    files: dict[str, str], tmp_path: Path, lost: bytes
-) -> None:
+def test_beside_an_empty_profile_a_log_keeps_its_picture(files: dict[str, str], tmp_path: Path, lost: bytes) -> None:
     """As it is drawn alone; the person is told."""
     empty = saved(tmp_path / "empty", lost)
     alone, _ = output(files["log"])

@@ -420,9 +420,7 @@ def table(folder: Path, data: bytes, *options: str) -> str:
 
 @pytest.mark.parametrize("what", SOME)
 @pytest.mark.parametrize("name", ["ProfileProto", "view"])
-def test_no_canary_of_tensorflow_reaches_a_table(
-    tmp_path: Path, name: str, what: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_canary_reaches_tfprofs_table(tmp_path: Path, name: str, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     canary = CANARIES[what]
     monkeypatch.setenv("USER", "canary")
     data = view(canary) if name == "view" else TENSORFLOW[name](canary)[0]

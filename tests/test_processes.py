@@ -206,9 +206,7 @@ def test_two_recordings_of_one_process_are_two_runs(later_us: int, runs: int, tm
 
 
 @pytest.mark.parametrize(("slower_us", "runs"), [(0, 1), (100, 2)])
-def test_without_a_common_clock_the_distances_of_kernels_tell_two_recordings(
-    slower_us: int, runs: int, tmp_path: Path
-) -> None:
+def test_without_a_common_clock_distances_of_kernels_tell_recordings(slower_us: int, runs: int, tmp_path: Path) -> None:
     """Times since an unknown zero: two cycles never keep the same distances, two files of one recording do."""
     kineto_file(tmp_path, rows(1_000_000), "a.json", base=None)
     later = rows(1_000_000 + MINUTE_US)
@@ -277,9 +275,7 @@ def test_ranks_with_equal_times_are_two_ranks(told: list[tuple[int, int | None]]
     ],
     ids=["one GPU", "two GPUs", "not recorded", "two machines", "one after another", "three of four"],
 )
-def test_processes_that_share_a_gpu_are_noted(
-    scopes: str, units: tuple[int | None, ...], starts: tuple[int, ...], said: str
-) -> None:
+def test_a_shared_gpu_is_noted(scopes: str, units: tuple[int | None, ...], starts: tuple[int, ...], said: str) -> None:
     """Each process's only command takes 10 ns."""
     notes = Notes()
     note_shared_devices(

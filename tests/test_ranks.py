@@ -252,9 +252,7 @@ ALL = (0, 1, 2, 3)
 
 @pytest.mark.parametrize("clock", [HERE, UNKNOWN])
 @pytest.mark.parametrize(("given", "counted"), [((0, 1, 2, 3), [ALL]), ((0, 1), [ALL, (0, 1)]), ((0, 3), [ALL])])
-def test_collectives_of_other_groups_are_not_matched(
-    given: Sequence[int], counted: Sequence[tuple[int, ...]], clock: Clock
-) -> None:
+def test_other_groups_are_not_matched(given: Sequence[int], counted: Sequence[tuple[int, ...]], clock: Clock) -> None:
     """Two pairs for tensors and two for data: the n-th all-reduces of two ranks may be of two groups."""
     made = []
     for number in given:
@@ -568,9 +566,7 @@ def test_trace_and_table_have_them(tmp_path: Path) -> None:
         ("recv", 4000, 4000, "recv", 4.0),
     ],
 )
-def test_a_collective_of_any_name_is_read(
-    name: str, sent: int, received: int, kind: str, bus: float, tmp_path: Path
-) -> None:
+def test_collectives_of_any_name(name: str, sent: int, received: int, kind: str, bus: float, tmp_path: Path) -> None:
     """8000 bytes in 2 us are 4 GB/s; the longest names have 31 letters."""
     path = kineto_file(tmp_path, reducing(name, sent, received))
     (operation,) = aligned(path).links.operations

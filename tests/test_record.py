@@ -256,9 +256,7 @@ def test_all_streams_and_the_exit_code_pass_through(
         ("./text", 0o644, 126, "./text: cannot be run: it is no file with permission for that"),
     ],
 )
-def test_a_program_that_cannot_run_leaves_no_archive(
-    program: str, mode: int, code: int, said: str, tmp_path: Path
-) -> None:
+def test_what_cannot_run_leaves_no_archive(program: str, mode: int, code: int, said: str, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("not a program")
     (tmp_path / "text").chmod(mode)
     done = record("--", program, cwd=tmp_path)

@@ -130,9 +130,7 @@ def test_the_same_files_give_the_same_bytes(form: str) -> None:
 
 
 @pytest.mark.parametrize(("convolution_us", "first"), [(19.0, "Linear forward x 3"), (21.0, "Conv2d_0 forward")])
-def test_layers_of_one_class_are_listed_together_if_they_take_much_longer(
-    convolution_us: float, first: str, tmp_path: Path
-) -> None:
+def test_layers_of_a_class_are_together_if_they_take_longer(convolution_us: float, first: str, tmp_path: Path) -> None:
     """Three linear modules of 10 us each: 1.5 times a convolution of 20 us. JSON has the classes in any case."""
     events = [row("user_annotation", "ProfilerStep#3", 542, 542, FIRST_US, 900)]
     for at, (module, us) in enumerate([*((f"Linear_{at}", 10.0) for at in range(3)), ("Conv2d_0", convolution_us)]):

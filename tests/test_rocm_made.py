@@ -98,9 +98,7 @@ EMITTED = [
 
 @pytest.mark.parametrize(("text", "expected"), EMITTED)
 @pytest.mark.parametrize("form", ["ROCm rocpd", "ROCm RPD", "ROCm v3 object", "ROCm v1 database"])
-def test_ranges_of_pytorch_are_its_ops_without_their_numbers(
-    form: str, text: str, expected: tuple[Any, ...], tmp_path: Path
-) -> None:
+def test_pytorchs_ranges_are_unnumbered_ops(form: str, text: str, expected: tuple[Any, ...], tmp_path: Path) -> None:
     one = run()
     one.ranges[:] = [(text, *one.ranges[0][1:])]
     profile, notes = profile_of(one, form, tmp_path)

@@ -360,9 +360,7 @@ COMPUTE_ROW = '1,"f(int, int) [clone .kd]",60633,1,0,7,8,640,64,512,0,16,4,32,64
         (COMPUTE, COMPUTE_ROW, {}),
     ],
 )
-def test_kernels_of_rocprofv2_and_rocprofiler_compute(
-    head: str, row: str, counters: dict[str, float], tmp_path: Path
-) -> None:
+def test_rocprofv2_and_rocprofiler_compute(head: str, row: str, counters: dict[str, float], tmp_path: Path) -> None:
     """The same columns by other names; counters make it a run that collected them."""
     (profile,), _ = read_made(tmp_path, f"{head}\n{row}\n", v1.TABLE)
     (kernel,) = profile.activities
@@ -374,9 +372,7 @@ def test_kernels_of_rocprofv2_and_rocprofiler_compute(
 
 
 @pytest.mark.parametrize(("arguments", "blocked"), [("", 0), (COPIED, 0), ("( sizeBytes(4) )", 1)])
-def test_only_a_small_copy_shows_by_its_delay_that_work_is_missing(
-    tmp_path: Path, arguments: str, blocked: int
-) -> None:
+def test_only_a_small_copys_delay_shows_that_work_is_missing(tmp_path: Path, arguments: str, blocked: int) -> None:
     """The pages of others are pinned first; a copy of unknown size shows nothing."""
     rows = (  # table, name, begin, end, number
         ("HIP", "hipLaunchKernel", 1_000, 2_000, 1), ("OPS", "k", 3_000, 3_000_000, 1),

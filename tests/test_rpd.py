@@ -64,9 +64,7 @@ def test_every_operation_is_there_once_with_its_exact_times(name: str, tmp_path:
 @pytest.mark.parametrize(
     ("api", "grid"), [("hipLaunchKernel", (256, 2, 1)), ("hipExtModuleLaunchKernel", (4, 2, 1)), ("hipNewLaunch", None)]
 )
-def test_the_grid_is_in_work_items_where_the_call_is_known(
-    api: str, grid: tuple[int, int, int] | None, tmp_path: Path
-) -> None:
+def test_the_grid_is_in_work_items_of_known_calls(api: str, grid: tuple[int, int, int] | None, tmp_path: Path) -> None:
     one = rocm_made.run()
     one.calls = [(api, *call[1:]) for call in one.calls]
     (profile,), _ = read_made(tmp_path, rocm_made.rpd(one, "UPDATE rocpd_kernelapi SET gridY = 2"), rpd.DATABASE)

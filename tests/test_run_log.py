@@ -238,9 +238,7 @@ def test_error_what_holds_nothing_known_is_refused_in_one_line(tmp_path: Path, t
 @pytest.mark.shared
 @pytest.mark.parametrize("size", [1024, 4096, 16384])
 @pytest.mark.parametrize("name", ["alexnet-b1-fwd-interleaved", "lenet-b2-debuginfo-interleaved"])
-def test_a_real_log_is_the_same_when_its_output_was_buffered(
-    shared: Path, tmp_path: Path, name: str, size: int
-) -> None:
+def test_a_real_log_is_the_same_if_its_output_was_buffered(shared: Path, tmp_path: Path, name: str, size: int) -> None:
     """But where the cut lies in the text of a program, which nobody can tell from the log."""
     path = shared / "samples" / "dvdt" / f"{name}.interleaved-nomarks.log"
     whole = read_text(tmp_path, path.read_bytes())

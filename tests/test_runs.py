@@ -485,9 +485,7 @@ def test_a_row_of_a_rank_shows_its_stream_before_a_viewer_cuts_its_name(tmp_path
 
 
 @pytest.mark.parametrize(("us", "names"), [(100, []), (101, ["GPU 2 · Stream 9: kernels (G)"])])
-def test_a_stream_with_more_than_a_tenth_of_the_kernel_time_is_at_the_top(
-    tmp_path: Path, us: int, names: list[str]
-) -> None:
+def test_a_stream_with_over_a_tenth_of_the_kernel_time_is_at_the_top(tmp_path: Path, us: int, names: list[str]) -> None:
     trace = traced(tmp_path, us)
     packed = io.BytesIO()
     native.write(trace, packed)

@@ -218,9 +218,7 @@ def test_without_arguments_the_picture_is_the_same() -> None:
      ["--tracks", "kernels", "--tracks", "operations", "--fold", "find", "--fold", "set-up"]],
     ids=" ".join,
 )  # fmt: skip
-def test_perfetto_finds_nothing_wrong_in_a_part(
-    suffix: str, options: list[str], tmp_path: Path, engine: Engine
-) -> None:
+def test_perfetto_finds_nothing_wrong_in_parts(suffix: str, options: list[str], tmp_path: Path, engine: Engine) -> None:
     output = tmp_path / f"out{suffix}"
     printed(*MIOPEN, "-o", output, "--check", *options)
     processor = engine(output)

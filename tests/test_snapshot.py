@@ -255,9 +255,7 @@ EMPTIED = [
 
 
 @pytest.mark.parametrize("field", EMPTIED)
-def test_what_holds_nothing_where_a_run_holds_something_is_read_or_refused_in_a_line(
-    field: str, snapshot: Snapshot, tmp_path: Path
-) -> None:
+def test_a_field_of_nothing_is_read_or_refused_in_a_line(field: str, snapshot: Snapshot, tmp_path: Path) -> None:
     """Its checksum is right: a stranger may write any sequence empty."""
     (run,) = snapshot.runs
     runs = () if field == "runs" else (msgspec.structs.replace(run, **{field: ()}),)
@@ -272,9 +270,7 @@ def test_what_holds_nothing_where_a_run_holds_something_is_read_or_refused_in_a_
             read(place)
 
 
-def test_a_run_that_is_very_regular_is_no_bomb(
-    snapshot: Snapshot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_very_regular_run_is_no_bomb(snapshot: Snapshot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a million kernels of one length, one after another, in tables of many pieces: packed well, they would be
     refused as a file that grows too much."""
     monkeypatch.setattr(files, "_FREE", 0)

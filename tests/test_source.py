@@ -64,9 +64,7 @@ WRAPPED = {
 
 @pytest.mark.parametrize("block", [source_module.BLOCK, 7])
 @pytest.mark.parametrize("how", WRAPPED)
-def test_content_is_the_same_in_any_wrapping(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, block: int
-) -> None:
+def test_content_stays_in_any_wrapping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, block: int) -> None:
     """Compression, marks and encodings are undone, with nothing to report, whatever the size of the blocks. What must
     be decoded from the start has no plain path."""
     monkeypatch.setattr(source_module, "BLOCK", block)

@@ -147,9 +147,7 @@ def test_what_is_no_file_is_no_journal(written: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("made", [_pipe, _endless, _elsewhere])
-def test_a_journal_is_written_to_a_file_of_the_dataset(
-    made: Callable[[Path], None], written: Path, tmp_path: Path
-) -> None:
+def test_a_journal_is_written_to_the_datasets_file(made: Callable[[Path], None], written: Path, tmp_path: Path) -> None:
     shutil.copytree(written / "ds", tmp_path / "ds")
     journal = tmp_path / "ds" / "_runs.jsonl"
     journal.unlink()

@@ -160,9 +160,7 @@ def test_every_integer_of_every_step(shared: Path, profiles: Profiles, name: str
 @pytest.mark.shared
 @pytest.mark.parametrize("variation", VARIATIONS)
 @pytest.mark.parametrize("name", SETS)
-def test_the_scope_view_with_all_columns_and_options_is_tensorflows(
-    shared: Path, profiles: Profiles, name: str, variation: str
-) -> None:
+def test_the_whole_scope_view_is_tensorflows(shared: Path, profiles: Profiles, name: str, variation: str) -> None:
     """Every node, every column, and each of the options."""
     options = VARIATIONS[variation]
     root = scope.ScopeTree(profiles(name)).rows(options)

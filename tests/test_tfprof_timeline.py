@@ -502,9 +502,7 @@ BARE = [{key: value for key, value in call.items() if key != "timestamp"} for ca
         (0, KERNELS, GPU_RUN, ""),
     ],
 )
-def test_what_is_not_of_one_time_is_not_drawn_together(
-    tmp_path: Path, moved_us: int, device: str, gpu: bytes, said: str
-) -> None:
+def test_other_times_are_not_drawn_together(tmp_path: Path, moved_us: int, device: str, gpu: bytes, said: str) -> None:
     """The kernels are drawn without layers; why the ops are not is said."""
     events, kinds = joined(tmp_path, ops_at((CONVS[0], STAMPS[0] + moved_us, STAMPS[3] + moved_us), device=device), gpu)
     assert not said or not of(events, "operator", "annotation", "frame")

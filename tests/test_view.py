@@ -233,9 +233,7 @@ def test_a_page_that_was_closed_half_way_may_come_again(tmp_path: Path) -> None:
         assert (status, len(body)) == (200, path.stat().st_size)
 
 
-def test_a_fetch_that_is_broken_off_is_not_the_one_and_says_nothing(
-    folder: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_fetch_that_breaks_is_not_the_one_and_says_nothing(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A small trace lies in the system's buffers as a whole when the page goes away without having read it."""
     with serving(folder / "out.json") as (server, thread):
         for sent in (b"", b"GET ", None, None):

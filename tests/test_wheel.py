@@ -117,9 +117,7 @@ def test_the_plain_install_is_small(environment: Environment, wheel: Path) -> No
 
 @pytest.mark.network
 @pytest.mark.parametrize("libraries", ["run", "minimum"])
-def test_the_installed_wheel_converts_like_the_source_tree(
-    environment: Environment, tmp_path: Path, libraries: str
-) -> None:
+def test_the_installed_wheel_converts_like_the_source(environment: Environment, tmp_path: Path, libraries: str) -> None:
     python = environment(libraries)
     program = python.parent / "mio2trace"
     args = [str(RUN / "run.log"), str(RUN / "prof.json.gz"), "--check", "-q", "-o"]

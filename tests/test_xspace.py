@@ -234,9 +234,7 @@ def test_a_part_of_an_address_is_no_number_of_registers(told: str, registers: in
         (False, "ff", 1),  # calls on a line of their own: those of the second thread may be any thread's
     ],
 )
-def test_executions_whose_kernels_the_profiler_lost_are_counted(
-    own_lines: bool, programs: str, lost: int, tmp_path: Path
-) -> None:
+def test_executions_without_kernels_are_counted(own_lines: bool, programs: str, lost: int, tmp_path: Path) -> None:
     """Of eight GPUs one may have kernels, without a sign of it on the others."""
     stats: dict[str, int | str] = {"hlo_op": "k", "hlo_module": "jit_f", "program_id": 3}
     kernels = [Event("k", (at + 60) * 10**6, 10**6, {**stats, "correlation_id": at + 1}) for at in (0, 1000)]
