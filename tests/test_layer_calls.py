@@ -481,8 +481,8 @@ def test_an_only_step_holds_and_awaits_what_follows_its_layers(tmp_path: Path) -
 
 @pytest.mark.parametrize("is_trained", [True, False])
 def test_an_unmarked_step_of_training_lasts_until_the_next(tmp_path: Path, is_trained: bool) -> None:
-    """The loop loads its data in between. An unmarked forward pass may answer a request: the time until the next one
-    is in no step."""
+    """The loop loads its data in between, but not behind the last step, which is in no mean. An unmarked forward pass
+    may answer a request: the time until the next one is in no step."""
     events = []
     for number in range(4):
         rows = step([ALIKE] * 3, FIRST_US + 1000 * number, 100 + 200 * number)
@@ -493,6 +493,7 @@ def test_an_unmarked_step_of_training_lasts_until_the_next(tmp_path: Path, is_tr
     lengths = [one.step_ns or 0 for one in measures.steady.told.all]
     assert [length // 1000 for length in lengths[:3]] == [1000 if is_trained else lengths[3] // 1000] * 3
     assert lengths[3] < 200_000
+    assert measures.steady.told.steady == ((1, 2, 3) if is_trained else (1, 2, 3, 4))
 
 
 SCALED: Op = "aten::mul", "aten::mul", []

@@ -16,6 +16,7 @@ commands launched before the recording or between two steps are in no iteration.
   times their median (its kernels, or the step; the host if the lengths of steps are unknown). If two differ by as much,
   the shorter one counts;
 * *endless*: the last of iterations that only repeat, if the lengths of others are known. Nothing shows where it ends.
+  Nor is the last step of an unmarked training as long as the others, which last until the next one begins.
 
 A single complete iteration may be cold, and the rule says so, unless a warm-up phase ran its kernels before, or its
 mark (``ProfilerStep#6``) shows that steps ran before it. So may the first of two repetitions.
@@ -197,11 +198,14 @@ def iterations_of(
     counted = [at for at in of_kind if at not in cold and at not in longer]
     is_warm_up = phase == "warm-up" and bool(counted)
     # The end of the last repetition is unknown: it is in no mean, so that all of them are over the same iterations.
-    endless = [at for at in counted if told_by == "repetition" and found[at].step_ns is None]
+    repeated = told_by == "repetition"
+    endless = [
+        at for at in counted if (repeated and found[at].step_ns is None) or (contiguous and at == len(found) - 1)
+    ]
     if alignment.profile.calls_wait or len(endless) == len(counted):
         endless = []
     counted = [at for at in counted if at not in endless]
-    is_one = len(of_kind) - len(endless) == 1
+    is_one = len(of_kind) - (len(endless) if repeated else 0) == 1
     told = Iterations(
         all=tuple(found),
         steady=tuple(found[at].number for at in counted),
