@@ -97,6 +97,20 @@ def test_the_answer_says_so(tmp_path: Path) -> None:
     assert invoked("report", path, "--strict").exit_code == 4
 
 
+@pytest.mark.parametrize("count", [9, 10])
+def test_kernels_without_their_ops_were_taken_out_of_a_larger_file(count: int, tmp_path: Path) -> None:
+    """Collectives alone: what else the device did is not known, so none of them is said to run alone."""
+    some = [
+        row("kernel", "ncclDevKernel_Generic", 0, 7, 1000.0 * at, 300, device=0, stream=7, correlation=500 + 7 * at,
+            External_id=20 + 3 * at)
+        for at in range(1, 1 + count)
+    ]  # fmt: skip
+    made, found = said(some, tmp_path)
+    assert dict(made.completeness.counts) == ({"sampled": count} if count >= 10 else {})
+    assert ("communication" in {one.rule.id for one in found}) is (count < 10)
+    assert {one.severity for one in found if one.rule.id == "idle"} == {"low"} or count < 10
+
+
 def test_few_numbers_tell_nothing(tmp_path: Path) -> None:
     """Below ten."""
     some = sampled(0.2)

@@ -88,6 +88,8 @@ class Recording:
     marks: list[Mark] = field(default_factory=list)
     numbers: dict[int, set[int]] = field(default_factory=dict)
     """By process those that the profiler gave its ops and marks, one after another."""
+    lost: int = 0
+    """Ops that the rows of devices name, in a file that has no row of the host."""
 
 
 def unpacked(path: Path) -> bytes:

@@ -49,6 +49,10 @@ def recorded(text: Any) -> Recording:
         if row["cat"] == "cpu_op" and "External id" in row.get("args", {})
     }
     activities = [(row, times(row)) for row in rows if row["cat"] in DEVICE]
+    if not any(row["cat"] in HOST | {"cpu_op", "user_annotation"} for row in rows):
+        named = [row["args"] for row, _ in activities if "External id" in row.get("args", {})]
+        lost = {args["External id"] for args in named if args["External id"] != args.get("correlation")}
+        made.lost = len(lost) if len(lost) >= 10 else 0
     launched = [(row, span, _call_of(row, span[0], by_correlation)) for row, span in activities]
     owners: dict[int, Counter[int]] = defaultdict(Counter)
     for row, _, call in launched:

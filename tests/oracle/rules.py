@@ -367,7 +367,7 @@ def answer(recording: Recording) -> Answer:
     for process in {process for process, _ in devices}:
         own = [commands for (of, _), commands in devices.items() if of == process]
         told.missing[process] = missing(own, [call for call in recording.calls if call.process == process])
-        if taken := filtered_out(recording.numbers.get(process, set())):
+        if taken := recording.lost or filtered_out(recording.numbers.get(process, set())):
             told.missing[process]["sampled"] = taken
     return told
 

@@ -308,11 +308,13 @@ OVERLAPPED = 0.1
     id="communication",
     title="Collectives run alone.",
     fires="exposed communication is > 10 % of a steady iteration of the slowest device; without iterations, of the"
-    " recording",
+    " recording. It never fires if rows were filtered out of the file and no computation is left",
 )
 def _communication(subject: Subject) -> Iterator[Found]:
     spent = subject.timed.spent
     if spent is None or spent.communication_ns <= COMMUNICATION * spent.length_ns:
+        return
+    if subject.timed.is_filtered and not spent.compute_ns:
         return
     named = []
     rates: dict[str, Bandwidth] = {}

@@ -428,11 +428,13 @@ class _Reading:
         if not self._of:
             self._assembly(None)
         is_recorded = bool(self._gpu)
+        lost_ops = self._lost_ops()
         self._activities()
         self._say(is_recorded)
         assemblies = [assembly for assembly in self._of.values() if not assembly.empty]
         if assemblies:
             assemblies[0].defects["times-out-of-order"] += self._left_out
+            assemblies[0].defects["sampled"] += lost_ops
         for assembly in assemblies:
             if early is None and base:
                 assembly.later(base)
@@ -685,6 +687,13 @@ class _Reading:
             )  # fmt: skip
         self._launches.clear()
 
+    def _lost_ops(self) -> int:
+        """Count the ops that kernels name, in a file without a row of the host."""
+        if self._threads:
+            return 0
+        lost = len({self._op_of(row) for row in self._gpu} - {None})
+        return lost if lost >= _LEAST_NUMBERS else 0
+
     def _correlation(self, row: _Gpu) -> int | None:
         if row.correlation is not None:
             return row.correlation
@@ -806,7 +815,8 @@ def _gaps(profile: Profile, stacks: Frames, steps: Sequence[int], base: int) -> 
 #
 # PyTorch's profiler gives each op and annotation the next number (``External id``), except for a few blocks of numbers
 # that a thread did not fill. So in an original file nearly every number is followed by the next one: 99 % in all
-# measured files, but 20 to 40 % in files of which a tool kept a part of the rows.
+# measured files, but 20 to 40 % in files of which a tool kept a part of the rows. A profile of the GPU alone has calls,
+# and its kernels name no ops: kernels that do, in a file without a row of the host, were taken out of a larger file.
 
 _FOLLOWED = 0.5
 """In a file with a smaller part of numbers followed by the next one, rows were filtered out."""
