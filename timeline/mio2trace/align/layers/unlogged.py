@@ -448,8 +448,8 @@ def _tells_of_all(attribution: Attribution) -> bool:
         return False
     ends = {(1, order[0][0].index, order[0][1]), (asked_for, order[-1][0].index, order[-1][1])}
     wanted = [("iteration", 1), ("iteration", asked_for)]
-    at_ends = {at for at, pass_ in enumerate(links.passes) if (pass_.phase, pass_.iteration) in wanted}
-    its = [run for run in links.runs if run.pass_ in at_ends]
+    at_ends = np.array([(pass_.phase, pass_.iteration) in wanted for pass_ in links.passes], bool)
+    its = [links.runs[row] for row in np.flatnonzero(at_ends[links.runs.column("pass_")]).tolist()]
     return ends <= {(links.passes[run.pass_].iteration, run.layer_index, run.direction) for run in its}
 
 
