@@ -58,7 +58,7 @@ class Table:
         self._notes = notes
         self._place = place
         self._is_guess = False
-        """Fields of the row that was taken apart last."""
+        """Whether the fields of the row that was taken apart last are a guess."""
 
     def __contains__(self, column: str) -> bool:
         return column in self._place_of
