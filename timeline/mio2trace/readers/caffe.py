@@ -256,7 +256,9 @@ class CaffeDecoder:
             self._notes.add("printed layer time that cannot be", f"{self._place}:{line}: {match[3]} {match[4]}"[:80])
             return True
         self._ends_with_time = text[match.end(3) :] == _MS
-        self._took(line, stamp, name, direction, printed)
+        day = self._days.setdefault(Day(stamp.year, stamp.month, stamp.day), len(self._days))
+        head = self._heads.setdefault((name, direction, self._thread), len(self._heads))
+        self._layers.add((line, printed, stamp.ns, day, head))
         return True
 
     def _remember(self, line: bytes, match: re.Match[bytes]) -> None:
@@ -285,11 +287,6 @@ class CaffeDecoder:
         self.in_net_text = False
         self.lines += 1
         return True
-
-    def _took(self, line: int, stamp: LocalTime, name: str, direction: Direction, printed_ns: int) -> None:
-        day = self._days.setdefault(Day(stamp.year, stamp.month, stamp.day), len(self._days))
-        head = self._heads.setdefault((name, direction, self._thread), len(self._heads))
-        self._layers.add((line, printed_ns, stamp.ns, day, head))
 
     def _phrase(self, line: int, stamp: LocalTime, text: str) -> bool:
         kind = next((kind for phrase, kind in _PHRASES if text.startswith(phrase)), None)
