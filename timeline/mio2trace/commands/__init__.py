@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mio2trace.analysis import Analysis, AnalysisOptions, Run
     from mio2trace.model.profile import Profile
     from mio2trace.notes import Note, Notes
-    from mio2trace.reports import Form, Row, Table, TableSelection
+    from mio2trace.reports import Form, Row, Table
 
 
 _Command = Callable[..., Any]
@@ -142,8 +142,8 @@ class Printing(NamedTuple):
     """How a table is printed: rows, columns, form, unit of time, and output."""
 
     form: str | None = None
-    columns: str | None = None
-    sort: str | None = None
+    columns: tuple[str, ...] = ()
+    sort: tuple[str, ...] = ()
     top: int | None = None
     where: tuple[str, ...] = ()
     unit: str | None = None
@@ -178,13 +178,8 @@ class Printing(NamedTuple):
 
         return in_unit(table, self.unit or ("ms" if self.printed_as() in ("table", "markdown") else "ns"), name_of)
 
-    def selection(self) -> TableSelection:
-        from mio2trace.reports import TableSelection
 
-        return TableSelection(columns=_names(self.columns), sort=_names(self.sort), top=self.top, where=self.where)
-
-
-def _names(text: str | None) -> tuple[str, ...]:
+def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",")) if text else ()
 
 
@@ -221,12 +216,16 @@ _PRINTING = (
     ),
     click.option(
         "--columns",
+        type=_names,
+        default="",
         metavar="COLUMN,...",
         help="Print only these columns, in this order.",
         shell_complete=complete_columns,
     ),
     click.option(
         "--sort",
+        type=_names,
+        default="",
         metavar="COLUMN,...",
         help="Order of the rows. Default: largest numbers first, texts from a to z. COLUMN:up and COLUMN:down choose"
         " the direction.",
@@ -447,7 +446,7 @@ def show(
     with without_garbage_collection():
         whole = make()
         try:
-            table = select(whole, printing.selection())
+            table = select(whole, printing.columns, printing.sort, printing.top, printing.where)
         except SelectionError as error:
             raise click.UsageError(str(error)) from None
         width = line_width() if printing.path in (None, "-") else None

@@ -301,39 +301,30 @@ class SelectionError(ValueError):
     """A selection that is impossible; the message is one line."""
 
 
-class TableSelection(NamedTuple):
-    """The rows and columns of a table that are shown. ``where``: conditions such as ``kernel_ms>1``, ``layer=conv1``,
-    ``name~gemm`` (contains); all of them must hold.
+def select(table: Table, columns: Sequence[str], sort: Sequence[str], top: int | None, where: Sequence[str]) -> Table:
+    """Return the selected part of a table. Raises `SelectionError`.
 
-    ``sort``: columns, largest numbers first, texts from a to z; ``:up`` or ``:down`` after a name chooses the
-    direction. ``top``: the most rows. ``columns``: only these. A name may lack its unit, or have another one.
+    ``columns``: only these. ``sort``: columns, largest numbers first, texts from a to z; ``:up`` or ``:down`` after a
+    name chooses the direction. ``top``: the most rows. ``where``: conditions such as ``kernel_ms>1``, ``layer=conv1``,
+    ``name~gemm`` (contains); all of them must hold. A name may lack its unit, or have another one.
     """
-
-    columns: tuple[str, ...] = ()
-    sort: tuple[str, ...] = ()
-    top: int | None = None
-    where: tuple[str, ...] = ()
-
-
-def select(table: Table, chosen: TableSelection) -> Table:
-    """Return the selected part of a table. Raises `SelectionError`."""
     rows: Sequence[Row] = table.rows
-    for condition in chosen.where:
+    for condition in where:
         holds = _condition(table, condition)
         rows = [row for row in rows if holds(row)]
     if table.rows and not rows:
-        empty = f"none of {count(len(table.rows), 'row')} has {' and '.join(chosen.where)}"
+        empty = f"none of {count(len(table.rows), 'row')} has {' and '.join(where)}"
         table = msgspec.structs.replace(table, empty=empty)
-    for key in reversed(chosen.sort):
+    for key in reversed(sort):
         rows = _sorted(table, rows, key)
-    if chosen.top is not None and len(rows) > chosen.top:
-        rows = rows[: chosen.top]
+    if top is not None and len(rows) > top:
+        rows = rows[:top]
     if rows is not table.rows:
         table = msgspec.structs.replace(table, rows=rows)
-    columns = tuple(column_named(table, name) for name in chosen.columns)
-    if columns:
-        return msgspec.structs.replace(table, columns=columns, brief=columns)
-    by = [column_named(table, key.partition(":")[0]) for key in chosen.sort]
+    chosen = tuple(column_named(table, name) for name in columns)
+    if chosen:
+        return msgspec.structs.replace(table, columns=chosen, brief=chosen)
+    by = [column_named(table, key.partition(":")[0]) for key in sort]
     if table.brief and by:  # a person sees what decides the order, also on a narrow terminal
         brief = tuple(dict.fromkeys((*table.brief, *by)))
         table = msgspec.structs.replace(table, brief=brief, keys=(*table.keys, *by))
