@@ -266,12 +266,12 @@ class Compared(NamedTuple):
     low: float | None = None
     high: float | None = None
     word: Word | Literal["only in A", "only in B", "other size"] = "~"
+    runs_needed: int = 0
     cause: str = ""
     how: How = ""
     runs: tuple[int, int] = (0, 0)
     share: float = 0.0
     command: str = ""
-    runs_needed: int = 0
     pair: Pair | None = None
     undecided: str = ""
 
@@ -447,14 +447,10 @@ class Comparison:
         return tuple(sorted(rows, key=lambda row: -abs(row.more_ns)))
 
     def _judged(self, kind: _Whole, name: str, a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) -> Compared:
-        said = verdict(a, b)
-        word: Word | Literal["only in A", "only in B"] = said.word
-        if not said.a_ns or not said.b_ns:
-            word = "~" if said.a_ns == said.b_ns else "only in B" if not said.a_ns else "only in A"
-        return Compared(
-            kind, name, said.a_ns, said.b_ns, said.ratio, said.low, said.high, word,
-            runs=(len(a), len(b)), share=1.0 if kind == "iteration" else 0.0, runs_needed=said.runs_needed,
-        )  # fmt: skip
+        row = Compared(kind, name, *verdict(a, b), runs=(len(a), len(b)), share=1.0 if kind == "iteration" else 0.0)
+        if row.a_ns and row.b_ns:
+            return row
+        return row._replace(word="~" if row.a_ns == row.b_ns else "only in B" if not row.a_ns else "only in A")
 
     def _row(self, pair: Pair, instead: Mapping[int, str]) -> Compared:
         part = pair.first.part
@@ -463,15 +459,13 @@ class Comparison:
         share = max(one.mean_ns for one in (a, b) if one is not None) / longest if longest else 0.0
         runs = (0 if a is None else len(a.samples), 0 if b is None else len(b.samples))
         if a is None or b is None:
-            return _alone(part.kind, part.name, pair.first.samples, in_a=b is None)._replace(
+            row = _alone(part.kind, part.name, pair.first.samples, in_a=b is None)
+            return row._replace(
                 cause=instead.get(id(part), ""), runs=runs, share=share, command=part.command, pair=pair
             )
         said = verdict(a.samples, b.samples, is_part=True)
-        return Compared(
-            part.kind, part.name, said.a_ns, said.b_ns, said.ratio, said.low, said.high,
-            "other size" if pair.how == "batch" else said.word, cause(pair), pair.how, runs, share, part.command,
-            0 if pair.how == "batch" else said.runs_needed, pair,
-        )  # fmt: skip
+        row = Compared(part.kind, part.name, *said, cause(pair), pair.how, runs, share, part.command, pair)
+        return row._replace(word="other size", runs_needed=0) if pair.how == "batch" else row
 
     @cached_property
     def differs(self) -> tuple[str, ...]:
