@@ -34,12 +34,18 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 import mio2trace
+from mio2trace.analysis import AnalysisOptions, analyse
 from mio2trace.batch.confined import UNLIMITED, Confined, Ended, Limits, Tell, close_that_of_this_thread, of_this_thread
 from mio2trace.batch.finding import FoundRun
-from mio2trace.dataset import FOLDERS, file_name
+from mio2trace.dataset import FOLDERS, file_name, keep_empty_tables, require_anything, write_run, write_tables
+from mio2trace.dataset.rows import failed_run
 from mio2trace.notes import InputError, OptionError
+from mio2trace.privacy import Cleaner
+from mio2trace.privacy import look_at_all as look_at_text
+from mio2trace.schema import TABLES, VERSION
 from mio2trace.snapshot import FOLDER as SNAPSHOT
-from mio2trace.snapshot import journals_of
+from mio2trace.snapshot import files, journals_of, objects
+from mio2trace.snapshot.database import keep_one_open
 
 State = Literal["converted", "failed"]
 
@@ -252,9 +258,6 @@ def put_failure(work: Work, error: str) -> None:
 
 def written_failure(folder: str, name: str, error: str, *, tell: Tell) -> None:
     """Write that row in a confined process, like the analysis."""
-    from mio2trace.dataset import write_tables
-    from mio2trace.dataset.rows import failed_run
-
     write_tables({"runs": failed_run(name, error)}, folder, name)
 
 
@@ -270,9 +273,6 @@ def made_with(options: BatchOptions) -> dict[str, Any]:
 def layout(tables_only: bool) -> str:
     """Return a short description of all stored data of a run: the columns of tables, the fields of a snapshot's
     records. If it changes, runs are done again, even in the same version."""
-    from mio2trace.schema import TABLES, VERSION
-    from mio2trace.snapshot import files, objects
-
     kept = [f"{VERSION}"]
     for table in TABLES.values():
         kept += (f"{table.name}.{column.name} {column.kind}" for column in table.columns)
@@ -285,23 +285,15 @@ def layout(tables_only: bool) -> str:
 
 def before_forking() -> None:
     """Prepare what each run would otherwise repeat."""
-    from mio2trace.dataset import keep_empty_tables
-    from mio2trace.privacy import look_at_all as look_at_text
-    from mio2trace.snapshot.database import keep_one_open
-    from mio2trace.snapshot.files import Snapshot
-    from mio2trace.snapshot.objects import look_at_all
-
     keep_one_open()
     keep_empty_tables()
-    look_at_all(Snapshot)
+    objects.look_at_all(files.Snapshot)
     look_at_text()
     _rehearse()
 
 
 def _rehearse() -> None:
     """Read a small log: expressions are compiled on first use, and most runs use the same ones."""
-    from mio2trace.analysis import analyse
-
     with contextlib.suppress(OSError), tempfile.TemporaryDirectory(prefix="mio2trace-") as folder:
         log = Path(folder) / "run.log"
         log.write_text(_LOG)
@@ -311,10 +303,6 @@ def _rehearse() -> None:
 
 def analysed(work: Work, staging: str, *, tell: Tell) -> Made:
     """Analyse a run, write its tables, and move them into place."""
-    from mio2trace.analysis import AnalysisOptions, analyse
-    from mio2trace.dataset import require_anything, write_run
-    from mio2trace.privacy import Cleaner
-
     try:
         tell(hashes(work.run.files))
         analysis = analyse(work.run.files, AnalysisOptions(**work.options.analysis))
@@ -367,8 +355,6 @@ def put(staging: str, folder: str) -> int:
 
 def remove(folder: str, names: Collection[str]) -> None:
     """Remove the tables of runs from the dataset, the table of runs first."""
-    from mio2trace.dataset import FOLDERS, file_name
-
     for name in sorted(names):
         for table in sorted(FOLDERS, key=lambda table: (table != "runs", table)):
             with contextlib.suppress(OSError):
