@@ -177,13 +177,7 @@ def convert(  # noqa: PLR0913 - keyword-only options
     _require_something_to_draw(analysis, runs)
     _require_related_clocks(runs)
     alignments = [measures.alignment for run in runs for measures in run.drawn]
-    inputs = [
-        summary.InputFact(
-            name=file.name, format=file.format, size=file.size, sha256=file.sha256, parts=file.parts,
-            holds=summary.describe(file.records),
-        )
-        for file in sorted(analysis.inputs, key=lambda file: file.source)
-    ]  # fmt: skip
+    inputs = sorted(analysis.inputs, key=lambda file: file.source)
     measured = [measures for run in runs for measures in run.drawn]
     if options.selection.everything and not everything and target is not None and len(runs) == 1:
         selection = window(measured, host_calls != "none")
@@ -193,8 +187,7 @@ def convert(  # noqa: PLR0913 - keyword-only options
     facts = summary.metadata(f"mio2trace {mio2trace.__version__}", inputs, measured)
     trace = build(_to_draw(runs, several), options, facts, notes)
     if not trace.tracks and not trace.left_out:
-        names = ", ".join(fact.name for fact in inputs)
-        raise InputError(f"{names}: nothing to draw: no kernel or copy, and no call or layer time above zero")
+        raise InputError(f"{analysis.names}: nothing to draw: no kernel or copy, and no call or layer time above zero")
     facts["notes"] = dict(sorted((note.kind, note.count) for note in notes))
     if strict and notes.problems:
         raise InputError("--strict: " + "; ".join(map(str, notes.problems)))

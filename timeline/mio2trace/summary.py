@@ -15,6 +15,7 @@ from mio2trace.align import NONE, Alignment, Pass
 from mio2trace.align.clocks.axis import SAME
 from mio2trace.align.links import SURE, Links
 from mio2trace.evidence import EVIDENCE
+from mio2trace.files import Input
 from mio2trace.measures import Measures
 from mio2trace.measures.completeness import CLASSES
 from mio2trace.measures.statistics import fixed
@@ -35,61 +36,40 @@ if TYPE_CHECKING:
 _NOWHERE = "unattributed"
 
 
-class InputFact(msgspec.Struct, frozen=True, kw_only=True):
-    """How an input was interpreted. ``name`` is for the person only and never written to a trace."""
-
-    name: str
-    format: str
-    size: int
-    sha256: str
-    parts: tuple[tuple[int, str], ...] = ()
-    holds: str
-
-
-def describe(
-    records: Sequence[Profile | FrameworkLog | MiopenLog | TfProfile | TfView | SolverTable | GemmTable],
-) -> str:
-    parts = []
-    for record in records:
-        if isinstance(record, Profile):
-            kernels = int(record.commands.is_kernel.sum())
-            copies = len(record.activities) - kernels
-            parts.append(
-                f"profile of {count(record.records, 'call')}: {count(kernels, 'kernel')}, {count(copies, 'copy')}"
-            )
-        elif isinstance(record, FrameworkLog):
-            layers = len({layer.place for layer in record.times.key.values})
-            runs = sum(event.kind == "iteration" for event in record.events)
-            parts.append(
-                f"{count(layers, 'layer')} printed" + (f", {count(runs, 'iteration')}" if runs else "")
-                if layers
-                else "log lines without layer times"
-            )
-        elif isinstance(record, TfProfile):
-            ran = sum(len(step.executions) for node in record.nodes for step in node.steps)
-            nodes, steps = count(len(record.nodes), "node"), count(len(record.steps), "step")
-            parts.append(f"{nodes}, {steps}, {count(ran, 'op execution')}")
-        elif isinstance(record, TfView):
-            parts.append(f"printed {record.view} view of {count(len(record.rows), 'row')}, without times")
-        elif isinstance(record, SolverTable):
-            parts.append(f"{record.kind} of {count(len(record.records), 'problem')}")
-        elif isinstance(record, GemmTable):
-            parts.append(f"{count(len(record.gemms), 'GEMM')} of {record.gemms[0].library if record.gemms else 'none'}")
-        else:
-            parts.append(f"MIOpen log of {count(record.size, 'record')}")
-    return "; ".join(parts)
+def describe(record: Profile | FrameworkLog | MiopenLog | TfProfile | TfView | SolverTable | GemmTable) -> str:
+    """Return what a record holds."""
+    if isinstance(record, Profile):
+        kernels = int(record.commands.is_kernel.sum())
+        held = f"{count(kernels, 'kernel')}, {count(len(record.activities) - kernels, 'copy')}"
+        return f"profile of {count(record.records, 'call')}: {held}"
+    if isinstance(record, FrameworkLog):
+        layers = len({layer.place for layer in record.times.key.values})
+        runs = sum(event.kind == "iteration" for event in record.events)
+        printed = f"{count(layers, 'layer')} printed" + (f", {count(runs, 'iteration')}" if runs else "")
+        return printed if layers else "log lines without layer times"
+    if isinstance(record, TfProfile):
+        ran = sum(len(step.executions) for node in record.nodes for step in node.steps)
+        nodes, steps = count(len(record.nodes), "node"), count(len(record.steps), "step")
+        return f"{nodes}, {steps}, {count(ran, 'op execution')}"
+    if isinstance(record, TfView):
+        return f"printed {record.view} view of {count(len(record.rows), 'row')}, without times"
+    if isinstance(record, SolverTable):
+        return f"{record.kind} of {count(len(record.records), 'problem')}"
+    if isinstance(record, GemmTable):
+        return f"{count(len(record.gemms), 'GEMM')} of {record.gemms[0].library if record.gemms else 'none'}"
+    return f"MIOpen log of {count(record.size, 'record')}"
 
 
-def metadata(generator: str, inputs: Sequence[InputFact], measured: Sequence[Measures]) -> dict[str, Any]:
+def metadata(generator: str, inputs: Sequence[Input], measured: Sequence[Measures]) -> dict[str, Any]:
     """Return the metadata object without its clock and notes (trace-contract.md 2)."""
     return {
         "generator": generator,
         # Sorted, so that the order of the command line does not matter.
         "inputs": sorted(
             (
-                {"format": fact.format, "size": size, "sha256": sha256}
-                for fact in inputs
-                for size, sha256 in ((fact.size, fact.sha256), *fact.parts)
+                {"format": file.format, "size": size, "sha256": sha256}
+                for file in inputs
+                for size, sha256 in ((file.size, file.sha256), *file.parts)
             ),
             key=lambda fact: (fact["format"], fact["sha256"]),
         ),
@@ -160,9 +140,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str]
 
 
-def account(
-    inputs: Sequence[InputFact], measured: Sequence[Measures], summary: Mapping[str, Any], notes: Notes
-) -> Account:
+def account(inputs: Sequence[Input], measured: Sequence[Measures], summary: Mapping[str, Any], notes: Notes) -> Account:
     lines: list[str] = []
     # A framework's own profile without devices has no layers to report.
     profiles = [(one, one.alignment.profile) for one in measured]
@@ -174,7 +152,7 @@ def account(
         lines += operation_lines(measured)
         lines += _time_lines(measured)
     return Account(
-        inputs=[f"{fact.name}: {fact.format}: {fact.holds}" for fact in inputs],
+        inputs=[f"{file.name}: {file.format}: {'; '.join(map(describe, file.records))}" for file in inputs],
         evidence=lines,
         notes=[f"{'problem' if note.problem else 'note'}: {note}" for note in notes],
     )
