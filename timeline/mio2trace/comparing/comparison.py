@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 
 from mio2trace.answer.content import distinct, short_kernel
-from mio2trace.comparing.record import KINDS, Facts, Kind, Part, RunRecord, StepDoubt, cut, longest_parts
+from mio2trace.comparing.record import KINDS, Facts, Kind, Part, RunRecord, StepDoubt, cut, longest_parts, same_parts
 from mio2trace.comparing.statistics import FEWEST, LEAST_SHARE, Word, separated, verdict
 from mio2trace.measures.statistics import median
 from mio2trace.notes import InputError
@@ -69,15 +69,9 @@ class Pair(NamedTuple):
 
 def parts(runs: Sequence[RunRecord]) -> dict[Kind, list[SidePart]]:
     """Return the parts of a side by kind, in order of place."""
-    samples: dict[tuple[Kind, str], list[tuple[float, ...]]] = {}
-    first: dict[tuple[Kind, str], Part] = {}
-    for run in runs:
-        for part in run.parts:
-            samples.setdefault((part.kind, part.name), []).append(part.samples_ns)
-            first.setdefault((part.kind, part.name), part)
     by_kind: dict[Kind, list[SidePart]] = {kind: [] for kind in KINDS}
-    for key, part in first.items():
-        by_kind[part.kind].append(SidePart(part, tuple(samples[key])))
+    for (kind, _), own in same_parts(runs).items():
+        by_kind[kind].append(SidePart(own[0], tuple(part.samples_ns for part in own)))
     for found in by_kind.values():
         found.sort(key=lambda one: one.part.place)
     return by_kind

@@ -145,12 +145,17 @@ def kept(record: RunRecord) -> RunRecord:
     )
 
 
+def same_parts(runs: Sequence[RunRecord]) -> dict[tuple[Kind, str], list[Part]]:
+    """Return the parts of the runs by kind and name."""
+    same: dict[tuple[Kind, str], list[Part]] = {}
+    for part in (part for run in runs for part in run.parts):
+        same.setdefault((part.kind, part.name), []).append(part)
+    return same
+
+
 def longest_parts(runs: Sequence[RunRecord]) -> dict[tuple[Kind, str], float]:
     """Return the longest mean time of each part in any of the runs, by kind and name."""
-    longest: dict[tuple[Kind, str], float] = {}
-    for part in (part for run in runs for part in run.parts):
-        longest[part.kind, part.name] = max(longest.get((part.kind, part.name), 0), part.mean_ns)
-    return longest
+    return {key: max(0, *(part.mean_ns for part in own)) for key, own in same_parts(runs).items()}
 
 
 def cut(record: RunRecord) -> RunRecord:
@@ -407,10 +412,6 @@ def mean_of(names: Sequence[str], records: Sequence[RunRecord]) -> RunRecord:
     records."""
     count = min(record.iterations for record in records)
     samples = _mean([record.samples_ns for record in records], count, len(records))
-    parts: dict[tuple[Kind, str], list[Part]] = {}
-    for record in records:
-        for part in record.parts:
-            parts.setdefault((part.kind, part.name), []).append(part)
     firsts = [record.first_ns for record in records if record.first_ns is not None]
     return msgspec.structs.replace(
         records[0],
@@ -423,7 +424,7 @@ def mean_of(names: Sequence[str], records: Sequence[RunRecord]) -> RunRecord:
         find_ns=sum(record.find_ns for record in records) / len(records),
         is_find_unsure=any(record.is_find_unsure for record in records),
         build_ns=sum(record.build_ns for record in records) / len(records),
-        parts=tuple(_part(own, count, len(records)) for own in parts.values()),
+        parts=tuple(_part(own, count, len(records)) for own in same_parts(records).values()),
         ranks=tuple(
             Rank(name=name, samples_ns=record.samples_ns[:count]) for name, record in zip(names, records, strict=True)
         ),
