@@ -178,8 +178,7 @@ def _executed(repetition: int, ran: Executions, net: Mapping[str, NetLayer]) -> 
     order = np.lexsort((ran.iteration, ran.iteration == NO))  # layers stay in order of execution
     names = [_name_cells(key, net) for key in ran.layers]
     layer = ran.layer[order].astype(np.int32)
-    of_names = ("layer_index", "layer", "direction", "type", "output")
-    columns: dict[str, Numbers | Pool[Any]] = {name: Pool([of.get(name) for of in names], layer) for name in of_names}
+    columns: dict[str, Numbers | Pool[Any]] = {name: Pool([of.get(name) for of in names], layer) for name in _FIRST}
     work = ran.work.take(order)
     flops = [cost.flop for cost in work.values]
     by = ran.host_by.take(order)

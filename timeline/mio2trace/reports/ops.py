@@ -196,7 +196,7 @@ def _stops(text: str, tag: str) -> bool:
 # -- Operations as lines for MIOpenDriver (miopen-log.md 7) ------------------------------------------------------------
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class Line(msgspec.Struct, kw_only=True):
     """One command. ``calls``: how many calls executed it. ``searches``: the number of find calls, which launch
     candidates but no operation.
 
@@ -204,8 +204,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     command: str
-    calls: int
-    searches: int
+    calls: int = 0
+    searches: int = 0
     kernel_ns: float | None = None
     ranks: int = 1
 
@@ -221,13 +221,13 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.command} # {count(self.calls, 'call')}{time}"
 
 
-class Refused(msgspec.Struct, frozen=True, kw_only=True):
+class Refused(msgspec.Struct, kw_only=True):
     """Operations without a command: their names, the reason, and ``text``, the first log text in place of a command."""
 
     primitive: str
     reason: str
-    count: int
     text: str = ""
+    count: int = 0
 
     def __str__(self) -> str:
         return f"{self.count:,} x {self.primitive}: {self.reason}" + (f": {self.text}" if self.text else "")
@@ -273,13 +273,9 @@ def driver_lines(
     ``library``: the library whose bench program runs matrix products. ``times``: with a profile, the time of each
     operation (`times_of`).
     """
-    time: dict[str, float] = {}
-    calls: Counter[str] = Counter()
-    searches: Counter[str] = Counter()
-    refused: Counter[tuple[str, str]] = Counter()
-    texts: dict[tuple[str, str], str] = {}
+    lines: dict[str, Line] = {}
+    refused: dict[tuple[str, str], Refused] = {}
     made: dict[object, tuple[str | None, str]] = {}
-    order: dict[str, None] = {}
     for operation in operations:
         if operation.problem is not None and operation.problem.blas is not None:
             command, reason = offered_bench(operation.problem.blas, library)
@@ -293,30 +289,23 @@ def driver_lines(
         if command is None:
             primitive = "ops of the framework" if operation.is_plain else operation.primitive
             what = primitive, reason or "the log does not show the shapes"
-            refused[what] += 1
-            if what not in texts:
+            if what not in refused:
                 text = operation.logged_command
-                texts[what] = shortened(visible(text), _SHOWN) if text and refusal(text) else ""
+                shown = shortened(visible(text), _SHOWN) if text and refusal(text) else ""
+                refused[what] = Refused(primitive=what[0], reason=what[1], text=shown)
+            refused[what].count += 1
+            continue
+        line = lines.setdefault(command, Line(command=command))
+        if operation.phase == "find":
+            line.searches += 1
         else:
-            order.setdefault(command)
-            (searches if operation.phase == "find" else calls)[command] += 1
-            if times is not None and operation.phase == "run":
-                time[command] = time.get(command, 0) + times.kernel_ns.get(id(operation), 0)
-    found = [
-        Line(
-            command=command,
-            calls=calls[command],
-            searches=searches[command],
-            kernel_ns=None if times is None else time.get(command, 0),
-            ranks=1 if times is None else times.ranks,
-        )
-        for command in order
-    ]
-    found.sort(key=lambda line: (-(line.kernel_ns or 0), -line.calls, -line.searches))
-    return found, [
-        Refused(primitive=what[0], reason=what[1], count=count, text=texts[what])
-        for what, count in refused.most_common()
-    ]
+            line.calls += 1
+        if times is not None:
+            line.ranks = times.ranks
+            ns = times.kernel_ns.get(id(operation), 0) if operation.phase == "run" else 0
+            line.kernel_ns = (line.kernel_ns or 0) + ns
+    found = sorted(lines.values(), key=lambda line: (-(line.kernel_ns or 0), -line.calls, -line.searches))
+    return found, sorted(refused.values(), key=lambda one: -one.count)
 
 
 PLACE = ("layer", "layer_direction", "iteration", "source")
