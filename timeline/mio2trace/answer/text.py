@@ -205,29 +205,24 @@ def _share(section: Section, ns: int) -> str:
 
 def _beside(section: Section, room: int) -> list[str]:
     """Return the lines that fit: devices, kinds of steps, the first iteration, searches, ranks, errors of the log."""
-    said = []
-    if section.device:
-        said.append(("device", f"step of {section.device}"))
-    if len(section.steps) > 1 or section.between:  # else the first line says the kind
-        said.append(("steps", _steps(section)))
     unnamed = section.no_operation.share if section.no_operation is not None else 0.0
     told_ns = sum(part.ns for part in section.parts if part.primitive in PURPOSES)
-    if unnamed >= MOSTLY and told_ns >= LEAST_REST * section.kernel_ns > 0:
-        said.append(("parts", section.makeup().replace(" %", f" % {section.of_whole}", 1)))
-    if section.waiting:
-        said.append(("ranks", section.waiting.removeprefix("ranks ")))
-    if section.reference:
-        said.append(("reference", f"without MIOpen's log {section.reference}"))
-    if section.first:
-        said.append(("first", section.first.removeprefix("first ")))
-    if section.searches:
-        said.append(("MIOpen Find", section.searches))
-    if section.log:
-        said.append(("log", _complaints(section.log)))
+    says_parts = unnamed >= MOSTLY and told_ns >= LEAST_REST * section.kernel_ns > 0
+    says_steps = len(section.steps) > 1 or section.between  # else the first line says the kind
+    said = (
+        ("device", section.device and f"step of {section.device}"),
+        ("steps", _steps(section) if says_steps else ""),
+        ("parts", section.makeup().replace(" %", f" % {section.of_whole}", 1) if says_parts else ""),
+        ("ranks", section.waiting.removeprefix("ranks ")),
+        ("reference", section.reference and f"without MIOpen's log {section.reference}"),
+        ("first", section.first.removeprefix("first ")),
+        ("MIOpen Find", section.searches),
+        ("log", _complaints(section.log)),
+    )
     longer = {"steps": 2, "parts": 2, "ranks": 3, "reference": 2}
     lines: list[str] = []
     room = max(2 * bool(section.reference), room)
-    for label, text in said:
+    for label, text in (row for row in said if row[1]):
         most = min(longer.get(label, 1), room - len(lines))
         lines += _whole_items(label, text, most) if label in longer and most > 0 else wrapped(label, text, most=1)
     return lines[:room]
@@ -354,23 +349,20 @@ def rank_lines(
 
     if not of:
         return [EMPTY]
-    notes: list[str] = []
+    said = []
     if few := absent(of):
-        notes += wrapped("note", f"{few}: another may arrive last, and transfers may take less time", at=RANK_LABEL)
-    by_duration = sum(one.by == "duration" for one in met)
-    if by_duration:
-        notes += wrapped(
-            "note",
+        said.append(f"{few}: another may arrive last, and transfers may take less time")
+    if by_duration := sum(one.by == "duration" for one in met):
+        said.append(
             f"{by_duration:,} of {count(len(met), 'collective')}: the clocks of the ranks are not known well enough;"
-            " the shortest kernel is taken as the last rank's",
-            at=RANK_LABEL,
+            " the shortest kernel is taken as the last rank's"
         )
     if incomplete:
         ranks = ", ".join(incomplete[:3]) + ", ..." * (len(incomplete) > 3)
-        lack = f"incomplete profiles ({ranks}): the work that they lack is in no cause"
-        notes += wrapped("note", lack, at=RANK_LABEL)
+        said.append(f"incomplete profiles ({ranks}): the work that they lack is in no cause")
     if of_others := uncounted(of):
-        notes += wrapped("note", f"{of_others}: not of all ranks, or not alike on them", at=RANK_LABEL)
+        said.append(f"{of_others}: not of all ranks, or not alike on them")
+    notes = [line for text in said for line in wrapped("note", text, at=RANK_LABEL)]
     found = [*_straggler(met, of, straggler(of), labels, machines), *_ranks(of, labels)]
     return [*found, *_sizes(met, labels, MOST_LINES - len(found) - len(notes)), *notes]
 
