@@ -10,37 +10,24 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 
-from mio2trace.align import (
-    Alignment,
-    DeviceClock,
-    LayerRun,
-    Links,
-    LogClock,
-    MarkedStep,
-    Net,
-    Pass,
-    ProcessClock,
-)
-from mio2trace.align.links import WORDS
-from mio2trace.evidence import EVIDENCE
+from mio2trace.align import Alignment, DeviceClock, Links, LogClock, MarkedStep, Net, ProcessClock
 from mio2trace.files import Input
 from mio2trace.kernels import KernelFact
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.profile import Profile, misplaced
-from mio2trace.model.tables import Numbers, Pool
+from mio2trace.model.tables import Numbers
 from mio2trace.model.tf import TfProfile
 from mio2trace.notes import InputError
 from mio2trace.ops.operation import Operation
 from mio2trace.runs import Share
 from mio2trace.snapshot import FOLDER
 from mio2trace.snapshot.database import Stream, asked, beside, connection, for_writing, literal, pieces, sql_text
-from mio2trace.snapshot.objects import Damaged, Table, from_tables, packed, to_tables, unpacked
+from mio2trace.snapshot.objects import Damaged, Table, from_tables, to_tables
 
 VERSION = "7"
 _INSTEAD = (
@@ -187,13 +174,11 @@ def _of_profile(profile: Profile) -> Iterator[str]:
 
 def _of_links(alignment: KeptAlignment) -> Iterator[str]:
     links, count = alignment.links, len(alignment.profile.activities)
-    columns = {name: unpacked(getattr(links, name)) for name in _COLUMNS}
-    lengths = sorted(map(len, columns.values()))
+    columns = {name: np.asarray(getattr(links, name)) for name in ("run_of", "pass_of", "operation_of")}
+    by = {name: getattr(links, name).column for name in ("layer_by", "operation_by")}
+    lengths = sorted(map(len, (links.activities, *columns.values(), *by.values())))
     if {*lengths} != {count}:
         yield f"links of {lengths[0]} to {lengths[-1]} of {count} activities"
-    words = {*links.words} - {"", *EVIDENCE}
-    if words or "" not in links.words:
-        yield f"evidence that is none: {min(words, default='')!r}"
     indexes = {operation.index for operation in links.operations}
     if len(indexes) != len(links.operations):
         yield "two operations of one number"
@@ -202,16 +187,15 @@ def _of_links(alignment: KeptAlignment) -> Iterator[str]:
         yield f"operation {min(stray)}, of which there is none"
     yield from _places("layer", columns["run_of"], len(links.runs), least=_NONE)
     yield from _places("pass", columns["pass_of"], len(links.passes), least=_NONE)
-    yield from _places("pass", [run.pass_ for run in links.runs], len(links.passes), least=_NONE)
+    yield from _places("pass", links.runs.column("pass_"), len(links.passes), least=_NONE)
     named = (
         *links.layer_confidence, *links.layer_unsure, *links.operation_confidence, *links.operation_unsure,
     )  # fmt: skip
     yield from _places("activity", named, count)
     if not all(0 <= one <= 1 for one in (*links.layer_confidence.values(), *links.operation_confidence.values())):
         yield "a confidence that is no probability"
-    for what, by, to in ("a layer", "layer_by", "run_of"), ("an operation", "operation_by", "operation_of"):
-        yield from _places("evidence", columns[by], len(links.words))
-        if ((columns[by] == links.words.index("")) & (columns[to] != _NONE)).any():
+    for what, evidence, to in ("a layer", "layer_by", "run_of"), ("an operation", "operation_by", "operation_of"):
+        if ((by[evidence] == 0) & (columns[to] != _NONE)).any():
             yield f"{what} without its evidence"
 
 
@@ -225,35 +209,12 @@ def _places(what: str, numbers: Sequence[int] | Numbers, count: int, least: int 
 # -- The records of a snapshot: a run and its alignments in their stored form, and back --------------------------------
 
 
-class KeptLinks(msgspec.Struct, frozen=True, kw_only=True):
-    """`mio2trace.align.Links`, column by column, each as `mio2trace.snapshot.objects`. ``words``: the evidence to which
-    ``layer_by`` and ``operation_by`` refer."""
-
-    operations: tuple[Operation, ...]
-    runs: tuple[LayerRun, ...]
-    passes: tuple[Pass, ...]
-    run_of: bytes
-    pass_of: bytes
-    layer_by: bytes
-    layer_confidence: Mapping[int, float]
-    layer_unsure: frozenset[int]
-    operation_of: bytes
-    operation_by: bytes
-    operation_confidence: Mapping[int, float]
-    operation_unsure: frozenset[int]
-    contradictions: Mapping[str, int]
-    words: tuple[str, ...]
-
-
-_COLUMNS = ("run_of", "pass_of", "operation_of", "layer_by", "operation_by")
-
-
 class KeptAlignment(msgspec.Struct, frozen=True, kw_only=True):
     """`mio2trace.align.Alignment`, except how its links were found."""
 
     profile: Profile
     net: Net
-    links: KeptLinks
+    links: Links
     clocks: Mapping[int, DeviceClock]
     log_clock: LogClock | None
     facts: Mapping[int, KernelFact]
@@ -305,39 +266,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     repetitions: tuple[KeptRun, ...] = ()
 
 
-# -- alignments ------------------------------------------------------------------------------------------------------
-
-
 def kept_alignment(alignment: Alignment) -> KeptAlignment:
-    links = alignment.links
-    return KeptAlignment(
-        **{name: getattr(alignment, name) for name in _BESIDE_LINKS},
-        links=KeptLinks(
-            **{name: getattr(links, name) for name in _AS_THEY_ARE},
-            operations=tuple(links.operations),
-            runs=tuple(links.runs),
-            passes=tuple(links.passes),
-            run_of=packed(np.asarray(links.run_of)),
-            pass_of=packed(np.asarray(links.pass_of)),
-            operation_of=packed(np.asarray(links.operation_of)),
-            layer_by=packed(links.layer_by.column),
-            operation_by=packed(links.operation_by.column),
-            words=WORDS,
-        ),
-    )
+    return KeptAlignment(**{name: getattr(alignment, name) for name in KeptAlignment.__struct_fields__})
 
 
 def restored_alignment(kept: KeptAlignment) -> Alignment:
-    """Return the alignment, except how its links were found."""
-    links = kept.links
-    fields: dict[str, Any] = {name: getattr(links, name) for name in ("operations", "runs", "passes", *_AS_THEY_ARE)}
-    fields |= {name: unpacked(getattr(links, name)).astype(np.int32) for name in _COLUMNS}
-    fields |= {name: Pool(links.words, fields[name]) for name in _COLUMNS if name.endswith("_by")}
-    return Alignment(
-        **{name: getattr(kept, name) for name in _BESIDE_LINKS},
-        links=Links.restored(kept.profile.activities, **fields),
-    )
-
-
-_BESIDE_LINKS = tuple(name for name in KeptAlignment.__struct_fields__ if name != "links")
-_AS_THEY_ARE = ("layer_confidence", "layer_unsure", "operation_confidence", "operation_unsure", "contradictions")
+    return Alignment(**{name: getattr(kept, name) for name in KeptAlignment.__struct_fields__})

@@ -32,6 +32,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from mio2trace.align import LayerRun, Links, Pass
+from mio2trace.align.links import Words
+from mio2trace.evidence import Evidence
 from mio2trace.model import tf
 from mio2trace.model.miopen import Message
 from mio2trace.model.profile import Activity, BufferCreated, Call
@@ -68,10 +71,10 @@ class Table(msgspec.Struct, frozen=True, array_like=True):
     data: bytes | bytearray
 
 
-# -- Commands and calls ------------------------------------------------------------------------------------------------
+# -- Commands, calls and links -----------------------------------------------------------------------------------------
 #
-# A table is one record, a *form*, with a field for each column. Whole numbers are bytes, as everywhere. Of other values
-# the distinct ones are stored and, as bytes, of each row the place of its value among them, -1 for none.
+# What has columns is one record, a *form*, with a field for each of them. Whole numbers are bytes, as everywhere. Of
+# other values the distinct ones are stored and, as bytes, of each row the place of its value among them, -1 for none.
 
 _PLACES = ("call", "range")
 
@@ -92,19 +95,45 @@ def _form_of(table: type[Activities | Calls], *more: tuple[str, Any]) -> type[ms
 
 _CALLS = _form_of(Calls)
 _ACTIVITIES = _form_of(Activities, ("calls", _CALLS))
-_TABLES: Mapping[Any, type[Activities | Calls]] = {_CALLS: Calls, _ACTIVITIES: Activities}
-_FORMS: Mapping[Any, type[msgspec.Struct]] = {Sequence[Call]: _CALLS, Sequence[Activity]: _ACTIVITIES}
 
 
-def _stored(table: Activities | Calls) -> msgspec.Struct:
-    """Return the form of a table. Numbers become bytes when they are written: they may be as large as all else."""
+class KeptLinks(msgspec.Struct, frozen=True, kw_only=True):
+    """Links, except how they were found."""
+
+    activities: Sequence[Activity]
+    operations: tuple[Operation, ...]
+    runs: tuple[LayerRun, ...]
+    passes: tuple[Pass, ...]
+    contradictions: Mapping[str, int]
+    pass_of: bytes
+    run_of: bytes
+    layer_by: tuple[Evidence | Literal[""], ...]
+    layer_by_of: bytes
+    layer_confidence: Mapping[int, float]
+    layer_unsure: frozenset[int]
+    operation_of: bytes
+    operation_by: tuple[Evidence | Literal[""], ...]
+    operation_by_of: bytes
+    operation_confidence: Mapping[int, float]
+    operation_unsure: frozenset[int]
+
+
+_FORMS: Mapping[Any, type[msgspec.Struct]] = {Sequence[Call]: _CALLS, Sequence[Activity]: _ACTIVITIES, Links: KeptLinks}
+_FORMED: Mapping[Any, type[Activities | Calls | Links]] = {_CALLS: Calls, _ACTIVITIES: Activities, KeptLinks: Links}
+
+
+def _stored(whole: Activities | Calls | Links) -> msgspec.Struct:
+    """Return the form. Numbers become bytes when they are written: they may be as large as all else."""
+    if isinstance(whole, Activities):
+        whole = whole.with_their_calls()
+    form = next(form for form, kind in _FORMED.items() if isinstance(whole, kind))
     cells: dict[str, Any] = {}
-    if isinstance(table, Activities):
-        table = table.with_their_calls()
-        cells["calls"] = table.calls
-    for field in table.of.__struct_fields__:
-        column = getattr(table, field)
-        if field == "kind":
+    for field in form.__struct_fields__:
+        if field in cells or (column := getattr(whole, field, None)) is None:
+            continue
+        if isinstance(column, Words):
+            column = column.pool
+        elif field == "kind":
             column = Pool(KINDS, column)
         if isinstance(column, Pool):
             is_used = np.zeros(len(column.values), bool)
@@ -116,13 +145,25 @@ def _stored(table: Activities | Calls) -> msgspec.Struct:
             ]
             cells[field], cells[f"{field}_of"] = tuple(known), packed(np.array(places, np.int32)[column.codes])
         else:
-            cells[field] = column
-    return (_ACTIVITIES if isinstance(table, Activities) else _CALLS)(**cells)
+            cells[field] = np.asarray(column) if isinstance(column, array) else column
+    made: msgspec.Struct = form(**cells)
+    return made
 
 
-def _restored(form: Any) -> Activities | Calls:
-    """Return the table of a form. Raises `Damaged`."""
-    table = _TABLES[type(form)]
+def _restored(form: Any) -> Activities | Calls | Links:
+    """Return what a form is of. Raises `Damaged`."""
+    if not isinstance(form, KeptLinks):
+        return _table_of(form)
+    cells = {name: getattr(form, name) for name in KeptLinks.__struct_fields__ if not name.endswith("_of")}
+    for name in ("pass_of", "run_of", "operation_of"):
+        cells[name] = _places(getattr(form, name), -1, 1 << 31, name)
+    for name in ("layer_by", "operation_by"):
+        cells[name] = Pool(cells[name], _places(getattr(form, f"{name}_of"), 0, len(cells[name]), name))
+    return Links.restored(**cells)
+
+
+def _table_of(form: Any) -> Activities | Calls:
+    table = Activities if isinstance(form, _ACTIVITIES) else Calls
     columns: dict[str, Any] = {}
     hints = get_type_hints(table.of)
     for field in msgspec.structs.fields(table.of):
@@ -228,7 +269,7 @@ def from_tables(root: type[msgspec.Struct], tables: Iterable[Table]) -> Any:
             raise Damaged(f"a table of {table.part!r} out of order")
         last = order[kind]
         made, heavy = _records(kind, table.data, records, weights)
-        own = [len(one) if kind in _TABLES else 1 for one in made]
+        own = [len(one) if isinstance(one, Activities | Calls) else 1 for one in made]
         records += made
         weights += map(sum, zip(own, *heavy, strict=True))
         rows += sum(own)
@@ -269,7 +310,7 @@ def _records(
         made = list(map(kind, *values.values()))
     else:
         made = [kind(**dict(zip(names, row, strict=True))) for row in zip(*values.values(), strict=True)]
-    return list(map(_restored, made)) if kind in _TABLES else made, heavy
+    return list(map(_restored, made)) if kind in _FORMED else made, heavy
 
 
 # -- fields ----------------------------------------------------------------------------------------------------------
@@ -346,11 +387,11 @@ class _Field(NamedTuple):
         return GenericAlias(list, (one,))
 
     def values(self, records: Sequence[Any], forms: dict[int, Any]) -> list[Any]:
-        """Return the values in stored form; records stay as they are. ``forms``: those of tables by their identity."""
+        """Return the values in stored form; records stay as they are. ``forms``: by what they are of."""
         values = list(map(attrgetter(self.name), records))
-        if self.hint in _TABLES:
-            forms |= {id(table): _stored(table) for table in values if id(table) not in forms}
-            values = [forms[id(table)] for table in values]
+        if self.hint in _FORMED:
+            forms |= {id(value): _stored(value) for value in values if id(value) not in forms}
+            values = [forms[id(value)] for value in values]
         elif self.name == _NUMBERED.get(self.kind):
             known: dict[str, int] = {}
             values = [str(known.setdefault(value, len(known))) for value in values]
@@ -426,7 +467,7 @@ def _fields(kind: type[msgspec.Struct]) -> tuple[_Field, ...]:
 
 
 def _holds(hint: Any) -> _Holds | None:
-    kinds = tuple(_TABLES.get(kind, kind) for kind in _records_in(hint))
+    kinds = tuple(_FORMED.get(kind, kind) for kind in _records_in(hint))
     if not kinds:
         return None
     origin, arguments = get_origin(hint), get_args(hint)
