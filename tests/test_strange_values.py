@@ -198,7 +198,7 @@ def test_calls_come_one_after_another_within_63_bits(spans: list[tuple[int, int]
     """Each call is a nanosecond long at least and begins after the earlier call has ended, whatever the clock says."""
     starts = np.array([start for start, _ in spans], np.int64)
     ends = np.array([min(start + length, (1 << 63) - 1) for start, length in spans], np.int64)
-    begun, ended = _one_after_another(starts, ends, 0)
+    begun, ended = _one_after_another(starts, ends)
     assert all(begin < end for begin, end in zip(begun.tolist(), ended.tolist(), strict=True))
     latest = (1 << 63) - 2
     assert all(after >= min(end, latest) for end, after in zip(ended.tolist(), begun.tolist()[1:], strict=False))

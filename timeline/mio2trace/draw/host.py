@@ -593,86 +593,59 @@ def _is_nested(row: Row) -> bool:
 
 
 _HELP_IN_A_ROW = "OpenCL calls that the profiler recorded; an arrow leads from an enqueue to what it enqueued."
-_LONG_AGO = -(1 << 62)
 
 
-class ApiCalls:
+class ApiCalls(Threads):
     """Draws the calls of one thread on one track. ``base`` brings host times to the axis of the trace.
 
-    Items are numbered: the calls that launched a command, then the others.
+    No arrow leaves them: a call that waits ended after its activity had.
     """
 
     def __init__(self, profile: Profile, base: TimeBase, process: int, track: int, shown: _Shown) -> None:
         self._process = process
         self._shown = shown
-        self._track = track
-        self._profile, self._launching = profile, len(profile.commands.calls)
-        self._starts, self._ends, self._numbers = (
+        self._number_of = lambda _: track
+        self._profile = profile
+        self._item_of = profile.commands.call
+        self._first_call, self._first_other = 0, len(profile.commands.calls)
+        starts, ends, numbers = (
             np.concatenate([getattr(calls, field) for calls in (profile.commands.calls, profile.lone_calls)])
             for field in ("start_ns", "end_ns", "number")
         )
-        items = np.flatnonzero((self._starts != NO) & (self._ends != NO))
-        for times in (self._starts, self._ends):
-            times[items] = base.all_hosts(times[items])
-        self._items = self._in_order(items)
-        self._earliest = _LONG_AGO
+        items = np.flatnonzero((starts != NO) & (ends != NO))
+        if len(items) and items[-1] >= self._first_other:
+            numbers = np.where(numbers == NO, 0, numbers)[items]
+            items = items[np.argsort(numbers, kind="stable")]
+        times = _one_after_another(base.all_hosts(starts[items]), base.all_hosts(ends[items]))
+        self._rows = [(Thread(index=0), 0, Row(*times, items))] if len(items) else []
 
     def show_only(self, chosen: Chosen) -> None:
-        self._earliest = self._first_call()
-        starts, ends, items = self._starts[self._items], self._ends[self._items], self._items
-        is_shown = chosen.have_time(starts, ends) & (ends - starts >= chosen.min_ns) & (not chosen.longest_only)
-        is_drawn = np.isin(items, self._profile.commands.call[chosen.drawn])
-        self._items = self._in_order(np.sort(items[np.where(items < self._launching, is_drawn, is_shown)]))
-
-    def _in_order(self, items: Numbers) -> Numbers:
-        """``items`` as they are drawn: one after another."""
-        if len(items) and items[-1] >= self._launching:
-            numbers = self._numbers[items]
-            return items[np.argsort(np.where(numbers == NO, 0, numbers), kind="stable")]
-        return items
-
-    def _first_call(self) -> int:
-        """Return when the first of the calls begins: those after it, drawn with it or alone, begin no earlier."""
-        return int(self._starts[self._items[0]]) if len(self._items) else _LONG_AGO
-
-    def bounds(self) -> Iterator[int]:
-        """Times before and after all items, and some between. A call that is behind a later call begins with that
-        call."""
-        if not len(self._items):
-            return
-        earliest = max(self._earliest, self._first_call())
-        yield earliest
-        items = np.sort(self._items)
-        is_other = items >= self._launching
-        for own in (items[~is_other], items[is_other]):
-            for item in own[[0, -1]].tolist() if len(own) else ():
-                yield max(int(self._starts[item]), earliest)
-                yield max(int(self._ends[item]), earliest)
+        rows = []
+        for thread, lane, row in self._rows:
+            is_shown = chosen.have_time(row.starts, row.ends) & (row.ends - row.starts >= chosen.min_ns)
+            is_drawn = np.isin(row.items, self._item_of[chosen.drawn])
+            is_launching = row.items < self._first_other
+            kept = row.take(np.where(is_launching, is_drawn, is_shown & (not chosen.longest_only)))
+            if len(kept.items):
+                rows.append((thread, lane, kept))
+        self._rows = rows
 
     def tracks(self) -> list[Track]:
-        if not len(self._items):
-            return []
-        return [Track(id=self._track, process=self._process, name="OpenCL API", sort=1, description=_HELP_IN_A_ROW)]
-
-    def events(self, origin: int) -> Iterator[Slices]:
-        """Yield the slices. No arrow leaves them: a call that waits ended after its activity had."""
-        looks = _Looks(self._profile, self._profile.commands.call, 0, self._launching, self._shown)
-        items = self._items
-        row = Row(*_one_after_another(self._starts[items], self._ends[items], self._earliest), items)
-        for first in range(0, len(items), ROW):
-            yield looks.drawn(self._track, origin, row.take(slice(first, first + ROW)))
+        track = self._number_of(0)
+        tracks = [Track(id=track, process=self._process, name="OpenCL API", sort=1, description=_HELP_IN_A_ROW)]
+        return tracks if self._rows else []
 
 
-def _one_after_another(starts: Numbers, ends: Numbers, earliest: int) -> tuple[Numbers, Numbers]:
+def _one_after_another(starts: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
     """Return the times of calls; no call begins before the previous call has ended.
 
     Calls of one thread do not overlap; only a wall clock that was set back makes it look so. Two calls in one
     microsecond must not look nested.
     """
-    if (ends > starts).all() and (starts[1:] >= ends[:-1]).all() and (starts[:1] >= earliest).all():
+    if (ends > starts).all() and (starts[1:] >= ends[:-1]).all():
         return starts, ends
     placed = []
-    done = earliest
+    done = -_MOST
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
         start = min(max(start, done), _MOST - 1)
         done = min(max(end, start + 1), _MOST)
@@ -744,7 +717,7 @@ class HostSide:
         if related and not base.on_host and _was_set_back(profile.commands):
             notes.add("host clock was set back during the run: the host's side is left out")
             related = False
-        self._api: ApiCalls | Threads | None = None
+        self._api: Threads | None = None
         names = device.commands.slice_names
 
         def shown(name: str) -> str:
@@ -955,9 +928,7 @@ class HostSide:
         yield from self._drawn_layers(origin)
         for number, (_, _, _, row) in self._lanes():
             yield from _as_slices(self._number(number), row, origin)
-        if isinstance(self._api, ApiCalls):
-            yield from self._api.events(origin)
-        elif self._api is not None:
+        if self._api is not None:
             yield from self._api.events(origin, self._arrows(origin) if arrows else None)
         if self._alignment.profile.framework.allocated:
             yield from self._allocators(origin)
@@ -990,7 +961,7 @@ class HostSide:
     def arrows(self, origin: int) -> Iterator[Flows]:
         """Yield only the arrows of `events`."""
         arrows = self._arrows(origin)
-        if isinstance(self._api, Threads) and arrows is not None:
+        if self._api is not None and arrows is not None:
             yield from self._api.arrows(arrows)
 
     def _arrows(self, origin: int) -> Arrows | None:
