@@ -420,7 +420,7 @@ def test_stacks_are_asked_for_only_if_none_were_recorded(tmp_path: Path) -> None
     assert "(298.2 ms of it in train.py:12 main) in 22 gaps, the longest 250.0 ms." in number
     number, advice = idle(tmp_path, frame("app/train.py(12): main", 250_000, 20_000, 1, None))
     assert "ms host-bound in 22 gaps, the longest 250.0 ms." in number
-    assert advice.endswith("; --host-calls all draws its functions.")
+    assert advice.endswith("; --host-calls all draws its functions (a bundle has none).")
 
 
 def test_only_functions_of_long_gaps_are_kept(tmp_path: Path) -> None:

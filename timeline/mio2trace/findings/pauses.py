@@ -197,7 +197,8 @@ def _advice(subject: Subject, largest: Cause) -> str:
             return _IN_CALL.format(gaps=gaps, name=name)
         if sum(ns for name, ns in largest.during if _SHORT_WORK.match(name)) >= DECIDES * largest.ns:
             return _SPREAD.format(gaps=gaps) + _STACKS * has_stacks
-        see = "; --host-calls all draws its functions" if has_stacks else "; with_stack=True records it"
+        draws = "--host-calls all draws its functions (a bundle has none)"
+        see = f"; {draws if has_stacks else 'with_stack=True records it'}"
         return _PROGRAM.format(gaps=gaps, how=see * subject.is_torch)
     return _LAUNCH_LESS.format(how=_how_to_launch_less(subject)) + _STACKS * has_stacks
 
