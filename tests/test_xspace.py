@@ -275,6 +275,14 @@ def test_a_program_that_waits_for_each_step_is_told_so(tmp_path: Path, every_cal
     assert "block_until_ready" not in found[False].found.number + found[False].advice
 
 
+@pytest.mark.parametrize("marked", [True, False])
+def test_the_last_execution_is_in_no_mean(tmp_path: Path, marked: bool) -> None:
+    """It ends with its last kernel, the others where the next one begins. Marked steps state their ends."""
+    told = measured(tmp_path, jax_run(marked=marked)).steady.told
+    assert told.steady == ((7, 8, 9) if marked else (1, 2))
+    assert len({told.all[at].step_ns for at in told.places}) == 1
+
+
 def test_derived_lines_are_no_kernels(tmp_path: Path) -> None:
     derived = [Line("XLA Ops", [Event("conv", 0, 5)], 0xDEADBEEF + 1), Line("Steps", [Event("1", 0, 5)], 5)]
     data = plane("/device:GPU:0", [*derived, Line("Stream #1(Kernel)", [Event("k", 0, 5000)], 1)])
@@ -349,8 +357,8 @@ def test_hosts_of_a_run_are_not_added_up(tmp_path: Path) -> None:
         (tmp_path / f"{name}.xplane.pb").write_bytes(jax_run(2, steps))
     answer = printed(tmp_path)
     assert [line.split(",")[0] for line in answer.splitlines() if line.startswith("host")] == ["hostA", "hostB"]
-    assert "(3 iterations)" in " ".join(answer.split())
-    assert "(4 iterations)" in answer
+    assert "(2 steady of 3)" in " ".join(answer.split())
+    assert "(3 steady of 4)" in " ".join(answer.split())
     kernels = invoked("kernels", tmp_path, "--format", "json")
     assert len(json.loads(kernels.stdout)) == 40
     assert "problem: 2 profiles: the profile that has most kernels and copies is shown" in kernels.stderr

@@ -16,7 +16,8 @@ commands launched before the recording or between two steps are in no iteration.
   times their median (its kernels, or the step; the host if the lengths of steps are unknown). If two differ by as much,
   the shorter one counts;
 * *endless*: the last of iterations that only repeat, if the lengths of others are known. Nothing shows where it ends.
-  Nor is the last step of an unmarked training as long as the others, which last until the next one begins.
+  Nor is the last step of an unmarked training, or the last execution of an XLA program, as long as the others, which
+  last until the next one begins.
 
 A single complete iteration may be cold, and the rule says so, unless a warm-up phase ran its kernels before, or its
 mark (``ProfilerStep#6``) shows that steps ran before it. So may the first of two repetitions.
@@ -47,6 +48,7 @@ from mio2trace.measures.device_time import DeviceTime, Launches, Window, device_
 from mio2trace.measures.gaps import PREPARING
 from mio2trace.measures.searches import doubt_of_iterations
 from mio2trace.measures.statistics import mean, median
+from mio2trace.model.profile import XLA
 from mio2trace.model.tables import NEVER, NO, Activities, Codes, least, most, present, summed
 from mio2trace.ops.ranges import part_of_step
 from mio2trace.outgoing import count
@@ -199,9 +201,8 @@ def iterations_of(
     is_warm_up = phase == "warm-up" and bool(counted)
     # The end of the last repetition is unknown: it is in no mean, so that all of them are over the same iterations.
     repeated = told_by == "repetition"
-    endless = [
-        at for at in counted if (repeated and found[at].step_ns is None) or (contiguous and at == len(found) - 1)
-    ]
+    unmarked = contiguous or _are_executions(alignment)
+    endless = [at for at in counted if (repeated and found[at].step_ns is None) or (unmarked and at == len(found) - 1)]
     if alignment.profile.calls_wait or len(endless) == len(counted):
         endless = []
     counted = [at for at in counted if at not in endless]
@@ -231,6 +232,12 @@ def iterations_of(
     )
     rule = "the warm-up, the only pass, may be cold" if is_warm_up else _rule(told, counted, cut, cold, ends)
     return msgspec.structs.replace(told, rule=rule)
+
+
+def _are_executions(alignment: Alignment) -> bool:
+    """Return whether the steps are executions of an XLA program: each but the last ends where the next begins."""
+    is_xla = alignment.profile.framework.name == XLA
+    return is_xla and all(one.end_ns == other.start_ns for one, other in pairwise(alignment.steps))
 
 
 def _is_warmed_up(alignment: Alignment, place_of: Codes, place: int, number: int) -> bool:
