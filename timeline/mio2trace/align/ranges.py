@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -80,59 +81,45 @@ class OpenRanges:
         self.stated: NDArray[np.bool_] = commands.range >= 0
         self.range_of: Codes = commands.range.copy()
         self.outermost_first: list[int] = []
-        self._ends = np.append(ends, NEVER)
-        begins_of, of_last = {}, {}
+        changes = {}
         for thread, places in by_key(np.arange(len(ranges)), threads):
             places = places[np.lexsort((-ends[places], starts[places]))]
             self.outermost_first += places.tolist()
-            begins_of[thread] = starts[places]
-            begun, ended, are_marks = (column[places].tolist() for column in (starts, ends, is_mark))
-            of_last[thread] = self._nest(begun, ended, are_marks, places.tolist())
+            changes[thread] = self._nest(*(column[places].tolist() for column in (starts, ends, is_mark)))
         rows = np.flatnonzero(~self.stated & (commands.host_start_ns != NO))
-        lifts = self._lifts() if len(rows) else []
         for thread, own in by_code(rows, commands.thread[rows]):
-            if thread in begins_of:
+            if thread in changes:
+                times, innermost = changes[thread]
                 called = commands.host_start_ns[own]
-                self.range_of[own] = self._open_at(called, begins_of[thread], of_last[thread], lifts)
+                self.range_of[own] = np.asarray(innermost)[np.searchsorted(np.asarray(times), called, "right")]
         self.range_of[before_recording(commands)] = NONE
 
     def _nest(
-        self, starts: Sequence[int], ends: Sequence[int], are_marks: Sequence[bool], places: Sequence[int]
-    ) -> Sequence[int]:
-        """Set the parents of one thread's ranges, which are in order. Returns the innermost open range after each
-        begin."""
+        self, starts: Sequence[int], ends: Sequence[int], are_marks: Sequence[bool]
+    ) -> tuple[array[int], array[int]]:
+        """Set the parents of one thread's ranges, the last ones of `outermost_first`. Returns when the innermost open
+        range changes, and this range: before the first change, then from each change on."""
         parent_of = self.parent_of
-        is_open: list[tuple[int, int]] = []
+        is_open = [(NEVER + 1, NONE)]
         """End and place of each open range."""
-        innermost = []
+        times, innermost = array("q"), array("q", [NONE])
+
+        def close(until: int) -> None:
+            while is_open[-1][0] <= until:
+                times.append(max(times[-1], is_open.pop()[0]))
+                innermost.append(is_open[-1][1])
+
+        places = self.outermost_first[-len(starts) :]
         for place, begun, end, is_mark in zip(places, starts, ends, are_marks, strict=True):
-            while is_open and is_open[-1][0] <= begun:
-                is_open.pop()
-            if is_open:
-                parent_of[place] = is_open[-1][1]
+            if is_open[-1][0] <= begun:
+                close(begun)
+            parent_of[place] = is_open[-1][1]
             if not is_mark:
                 is_open.append((end, place))
-            innermost.append(is_open[-1][1] if is_open else NONE)
-        return innermost
-
-    def _lifts(self) -> list[tuple[Numbers, Numbers]]:
-        """Return tables for binary lifting. The n-th one is for 2**n levels of nesting. It has for each range the time
-        (ns) when all ranges up to there have ended, and the place of the next range (`NONE`: none)."""
-        lifts = [(self._ends, np.array([*self.parent_of, NONE]))]
-        while (lifts[-1][1] != NONE).any():
-            ends, next_ = lifts[-1]
-            lifts.append((np.maximum(ends, np.where(next_ == NONE, ends, ends[next_])), next_[next_]))
-        return lifts
-
-    def _open_at(
-        self, times: Numbers, begins: Numbers, innermost: Sequence[int], lifts: Sequence[tuple[Numbers, Numbers]]
-    ) -> Numbers:
-        """Return the place of the innermost open range at each time (`NONE`: none). ``begins``, ``innermost``: of the
-        thread's ranges, by time."""
-        found = np.array([*innermost, NONE])[np.searchsorted(begins, times, "right") - 1]
-        for ends, next_ in reversed(lifts):
-            found = np.where((found != NONE) & (ends[found] <= times), next_[found], found)
-        return found
+            times.append(begun)
+            innermost.append(is_open[-1][1])
+        close(NEVER)
+        return times, innermost
 
     def launching(self, profile: Profile) -> Iterator[list[int]]:
         """Yield for each range with launches (not of graphs) its place and those of the ranges around it."""
