@@ -272,7 +272,8 @@ def collectives_of(profile: Profile, *, exchanges: bool = False) -> Iterator[Col
     rows = np.flatnonzero(communicates(commands) & np.isin(commands.queue, on_host))
     if not len(rows):
         return
-    annotations = _annotations(profile)
+    # PyTorch annotates collectives (``nccl:all_reduce``): RCCL's kernels may have one name.
+    annotations = _named((made, made.text) for made in profile.ranges if is_annotation(made.text))
     groups = _groups(profile)
     form = _OR_EXCHANGE if exchanges else _OF_ALL
     for position in rows[np.argsort(commands.start_ns[rows], kind="stable")].tolist():
@@ -298,11 +299,6 @@ def is_collective(name: str) -> bool:
 _Told = TypeVar("_Told")
 _Named = dict[int, list[tuple[int, int, _Told]]]
 """By thread, begin and end of ranges in order, and the facts that they state on the calls in them."""
-
-
-def _annotations(profile: Profile) -> _Named[str]:
-    """Return PyTorch's annotations (``nccl:all_reduce``): RCCL's kernels may have one name."""
-    return _named((made, made.text) for made in profile.ranges if is_annotation(made.text))
 
 
 def _groups(profile: Profile) -> _Named[tuple[tuple[int, ...], int]]:

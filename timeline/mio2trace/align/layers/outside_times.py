@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import exp, log
 
@@ -79,11 +79,12 @@ def _are_marks_among_others(attribution: Attribution) -> bool:
 
 def _printing(attribution: Attribution, rows: Sequence[Sequence[int]]) -> list[float]:
     """Return per queue the probability that its thread printed the layers: one queue is right, or all seem so."""
-    if len(rows) == 1:
-        return [1.0]
-    told = [_telling(attribution, row) for row in rows]
-    by_chance = [count * log(0.5) for count, _ in told]
-    right = [odd * NATS_NEVER for _, odd in told]
+    if len(rows) < 2:
+        return [1.0] * len(rows)
+    telling = _Telling(attribution, np.concatenate(rows))
+    statements = [[*telling.by_names(row)] for row in rows]
+    by_chance = [len(its) * log(0.5) for its in statements]
+    right = [sum(is_odd for _, is_odd, _ in its) * NATS_NEVER for its in statements]
     everything = sum(by_chance)
     ways = [everything - chance + of_layers for chance, of_layers in zip(by_chance, right, strict=True)]
     ways.append(sum(right))
@@ -92,21 +93,9 @@ def _printing(attribution: Attribution, rows: Sequence[Sequence[int]]) -> list[f
     return [(WHOLE * weight + DOUBTED * weights[-1]) / sum(weights) for weight in weights[:-1]]
 
 
-def _telling(attribution: Attribution, row: Sequence[int]) -> tuple[int, int]:
-    """Return how many kernels have a type of layer in their name, and how many of these another layer's."""
-    activities, links = attribution.profile.activities, attribution.links
-    types = {layer.index: types_of(layer.layer, layer.type) for layer in attribution.net.layers}
-    count = odd = 0
-    for position in row:
-        run = links.runs[links.run_of[position]]
-        of_layer = types[run.layer_index]
-        if run.direction is not None and of_layer and tells_type(activities[position].name):
-            count += 1
-            odd += contradicts(activities[position].name, of_layer, run.direction)
-    return count, odd
-
-
 _Posed = tuple[str, object]
+_Statement = tuple[int, bool, float]
+"""The position of a kernel, whether it contradicts its layer, and how often this happens by chance."""
 
 
 def doubt_by_kernels(attribution: Attribution) -> None:
@@ -177,10 +166,8 @@ class _Telling:
         posed = {(run, one) for run, index in each if (one := self._posed_of[index]) is not None}
         return len(posed) > len({(run, one[0]) for run, one in posed})
 
-    def of(self, positions: Sequence[int]) -> list[tuple[int, bool, float]]:
-        """Return (position, whether it contradicts its layer, how often this happens by chance)."""
-        statements: list[tuple[int, bool, float]] = []
-        of_run: dict[tuple[int, str], list[tuple[int, _Posed]]] = {}
+    def by_names(self, positions: Sequence[int]) -> Iterator[_Statement]:
+        """Yield the statements of kernels that have a type of layer in their name."""
         for position in positions:
             run = self._links.runs[self._links.run_of[position]]
             types, name = self._types[run.layer_index], self._names_at.at(position)
@@ -189,8 +176,13 @@ class _Telling:
                 if key not in self._shares:
                     odd = sum(count for one, count in self._names.items() if contradicts(one, *key))
                     self._shares[key] = _likely(odd / self._names.total())
-                share = self._shares[key]
-                statements.append((position, contradicts(name, types, run.direction), share))
+                yield position, contradicts(name, types, run.direction), self._shares[key]
+
+    def of(self, positions: Sequence[int]) -> list[_Statement]:
+        """Return the statements of names and of problems."""
+        statements = [*self.by_names(positions)]
+        of_run: dict[tuple[int, str], list[tuple[int, _Posed]]] = {}
+        for position in positions:
             posed = self._posed_of[self._links.operation_of[position]]
             if posed is not None:
                 of_run.setdefault((self._links.run_of[position], posed[0]), []).append((position, posed))
