@@ -26,7 +26,6 @@ from mio2trace.ops.problem import (
     nchw,
     ops,
     options,
-    tensor,
     way_flag,
     work,
 )
@@ -63,10 +62,8 @@ class ActivProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
 
 
 def _activ_from_entry(params: Params, op: Op) -> Problem | None:
-    x = tensor(params, "xDesc", "yDesc", "dyDesc")
-    if x is None:
-        return None
-    return ActivProblem(direction=op.direction, x=x.lengths, **values.activ_descriptor(params.get("activDesc", "")))
+    x, stated = lengths(params, "xDesc", "yDesc", "dyDesc"), values.activ_descriptor(params.get("activDesc", ""))
+    return ActivProblem(direction=op.direction, x=x, **stated) if x else None
 
 
 def _activ_from_command(line: Line) -> ActivProblem:
@@ -115,12 +112,10 @@ class SoftmaxProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
 
 
 def _softmax_from_entry(params: Params, op: Op) -> Problem | None:
-    x = tensor(params, "xDesc", "yDesc", "dxDesc")
-    if x is None:
-        return None
+    x = lengths(params, "xDesc", "yDesc", "dxDesc")
     numbers = ((name, values.number(params.get(name))) for name in ("algorithm", "mode"))
     stated: dict[str, Any] = {name: number for name, number in numbers if number is not None}
-    return SoftmaxProblem(direction=op.direction, x=x.lengths, **stated)
+    return SoftmaxProblem(direction=op.direction, x=x, **stated) if x else None
 
 
 def _softmax_from_command(line: Line) -> SoftmaxProblem:
@@ -267,10 +262,6 @@ class ReduceProblem(Problem, frozen=True, kw_only=True, gc=False):
 
     primitive: str = "reduce"
     flags: tuple[tuple[str, str], ...] = ()
-    op: int | None = None
-    comp: int | None = None
-    nan: int | None = None
-    indices: int | None = None
 
     def check(self) -> str:
         return "" if _broadcasts(self.y, self.x) else "the result is no reduction of the input"
@@ -299,13 +290,8 @@ class ReduceProblem(Problem, frozen=True, kw_only=True, gc=False):
 
 
 def _reduce_from_entry(params: Params, op: Op) -> Problem | None:
-    x = lengths(params, *op.names[:2])
-    if not x:
-        return None
-    stated = [value[0] for value in map(values.integers, params.get("reduceTensorDesc", "").split(" : ")[1:]) if value]
-    kind, comp, nan, indices = (number if number >= 0 else None for number in (*stated, -1, -1, -1, -1)[:4])
-    y = lengths(params, *op.names[2:])
-    return ReduceProblem(primitive=op.primitive, x=x, y=y, op=kind, comp=comp, nan=nan, indices=indices)
+    x, y = lengths(params, *op.names[:2]), lengths(params, *op.names[2:])
+    return ReduceProblem(primitive=op.primitive, x=x, y=y) if x else None
 
 
 def _reduce_from_command(line: Line) -> Problem | None:
@@ -314,13 +300,11 @@ def _reduce_from_command(line: Line) -> Problem | None:
     if "D" not in flags or "R" not in flags:
         return _any_from_command(line) if line.name not in _TYPES else None
     shape, dimensions = values.integers(flags["D"]), values.integers(flags["R"])
-    number = flags.get("O", "")
     return ReduceProblem(
         flags=tuple((name, flags[name]) for name in "ABCINO" if name in flags),
         dtype=_TYPES.get(line.word, line.dtype),
         x=shape,
         y=tuple(1 if at in dimensions else length for at, length in enumerate(shape)),
-        op=int(number) if number.isdecimal() else None,
     )
 
 

@@ -259,10 +259,8 @@ class LrnProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
 
 
 def _lrn_from_entry(params: Params, op: Op) -> Problem | None:
-    x = tensor(params, "xDesc", "yDesc", "dxDesc")
-    if x is None:
-        return None
-    return LrnProblem(direction=op.direction, x=x.lengths, **values.lrn_descriptor(params.get("lrnDesc", "")))
+    x, stated = lengths(params, "xDesc", "yDesc", "dxDesc"), values.lrn_descriptor(params.get("lrnDesc", ""))
+    return LrnProblem(direction=op.direction, x=x, **stated) if x else None
 
 
 def _lrn_from_command(line: Line) -> LrnProblem | None:
@@ -281,12 +279,9 @@ def _lrn_from_command(line: Line) -> LrnProblem | None:
 
 
 class NormProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
-    """Layer norm and similar ones. ``normalized``: the first normalised dimension."""
+    """Layer norm and similar ones."""
 
     primitive: str
-    mode: int | None = None
-    normalized: int | None = None
-    groups: int | None = None
 
     def flop(self) -> int | None:
         """6 per element, gradient 10, as batch norm in training. T5's root mean square needs no mean: 4 and 8."""
@@ -298,14 +293,8 @@ class NormProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
 
 
 def _norm_from_entry(params: Params, op: Op) -> Problem | None:
-    x = lengths(params, "xDesc", "dyDesc")
-    if not x:
-        return None
-    mode, normalized, groups = (values.number(params.get(name)) for name in ("mode", "normalized_dim", "num_groups"))
-    return NormProblem(
-        direction=op.direction, primitive=op.primitive, x=x, w=lengths(params, "weightDesc"), mode=mode,
-        normalized=normalized, groups=groups,
-    )  # fmt: skip
+    x, w = lengths(params, "xDesc", "dyDesc"), lengths(params, "weightDesc")
+    return NormProblem(direction=op.direction, primitive=op.primitive, x=x, w=w) if x else None
 
 
 def _norm_from_command(line: Line) -> NormProblem:

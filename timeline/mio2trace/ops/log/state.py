@@ -363,18 +363,10 @@ class Draft(msgspec.Struct, eq=False):
     summarised: bool = False
 
     @classmethod
-    def of(
-        cls,
-        record: Entry | Command | Message,
-        api: str,
-        primitive: str,
-        phase: Phase,
-        problem: Problem | None,
-        called: OperationDirection | None = None,
-    ) -> Draft:
+    def of(cls, record: Command | Message, api: str, primitive: str, phase: Phase, problem: Problem | None) -> Draft:
         """Return the operation that a record begins."""
         line = record.line
-        return cls(api, primitive, phase, problem, called, line, line, record.thread, record.stamp, record.elapsed_ns)
+        return cls(api, primitive, phase, problem, None, line, line, record.thread, record.stamp, record.elapsed_ns)
 
     @property
     def direction(self) -> OperationDirection | None:
@@ -398,6 +390,13 @@ class Draft(msgspec.Struct, eq=False):
         """Set the type. A weaker source never overrides a stronger one."""
         if dtype is not None and (self.dtype_by is None or _STRENGTH[by] > _STRENGTH[self.dtype_by]):
             self.dtype, self.dtype_by = dtype, by
+
+
+_OF_BOTH = (
+    "api", "primitive", "direction", "phase", "dtype", "dtype_by", "solver", "parameters", "thread", "torn", "unread",
+    "is_answered",
+)  # fmt: skip
+"""The facts that a draft has under the same name."""
 
 
 @lru_cache(maxsize=1 << 13)
@@ -440,27 +439,11 @@ def facts_of(draft: Draft, source: int) -> OperationFacts:
         algorithm = family(draft.solver)
     elif draft.solver is not None and family(draft.solver) == "Naive":
         algorithm = "Naive"
+    own = {name: getattr(draft, name) for name in _OF_BOTH}
     return msgspec.structs.replace(
-        meaning,
-        source=source,
-        api=draft.api,
-        primitive=draft.primitive,
-        direction=draft.direction,
-        phase=draft.phase,
-        dtype=draft.dtype,
-        dtype_by=draft.dtype_by,
-        algorithm=algorithm,
-        solver=draft.solver,
-        workspace_bytes=draft.workspace,
-        logged_command=draft.command.text if draft.command is not None else "",
-        parameters=draft.parameters,
-        nested=tuple(draft.nested),
-        thread=draft.thread,
-        doubts=tuple(doubts),
-        torn=draft.torn,
-        unread=draft.unread,
-        is_answered=draft.is_answered,
-    )
+        meaning, **own, source=source, algorithm=algorithm, nested=tuple(draft.nested), doubts=tuple(doubts),
+        workspace_bytes=draft.workspace, logged_command=draft.command.text if draft.command is not None else "",
+    )  # fmt: skip
 
 
 def placed(facts: OperationFacts, draft: Draft) -> Operation:
