@@ -7,6 +7,7 @@ change from event to event are at the end of the line: resuming after a changed 
 
 from __future__ import annotations
 
+import contextlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -37,6 +38,7 @@ from mio2trace.trace import (
     each,
     in_columns,
     plain,
+    whole,
 )
 from mio2trace.writers.ending import End, Found, Summed, cleaned, slice_name
 
@@ -253,13 +255,12 @@ class _Events:
 
     def texts(self, events: Sequence[Event]) -> list[str]:
         """Return the lines of each event."""
-        slices = [event for event in events if type(event) is Slice]
-        own_args = _own_args(slices)
-        if len(slices) == len(events):
-            return list(map(self._slice, slices, own_args))
-        own, values = iter(own_args), iter(_values([event.value for event in events if type(event) is CounterValue]))
+        lines = self._lines(whole([event for event in events if type(event) is Slice]))
+        if len(lines) == len(events):
+            return lines
+        slices, values = iter(lines), iter(_values([one.value for one in events if type(one) is CounterValue]))
         return [
-            self._slice(event, next(own))
+            next(slices)
             if type(event) is Slice
             else self._counter(event, next(values))
             if type(event) is CounterValue
@@ -274,44 +275,28 @@ class _Events:
             heads = self._heads[place] = self._head(event)
         return heads
 
-    def _slice(self, event: Slice, own: str) -> str:
-        alone, before, behind = self._heads_of(event)
-        start, duration = event.start_ns, event.dur_ns
-        args = f"{before}{own}{behind}" if own else alone
-        return (
-            f'{args},"ts":{start // 1000}{_DECIMALS[start % 1000]},'
-            f'"dur":{duration // 1000}{_DECIMALS[duration % 1000]}}}'
-        )
-
     def slices(self, row: Slices) -> str:
-        if len(row) < _FEWEST_IN_COLUMNS or not any(one.args for one in row.columns):
-            return "".join(self.texts(list(row.slices())))
-        pieces = [""] * (3 * len(row))
-        order = None if row.order is None else itemgetter(*row.order.tolist())
-        for place, of_columns in enumerate(zip(*map(self._pieces, row.columns), strict=True)):
-            every = list(chain.from_iterable(of_columns))
-            pieces[place::3] = every if order is None else order(every)
-        return "".join(pieces)
+        lines = list(chain.from_iterable(map(self._lines, row.columns)))
+        return "".join(lines if row.order is None else map(lines.__getitem__, row.order.tolist()))
 
-    def _pieces(self, columns: Columns) -> tuple[Sequence[str], ...]:
-        """Return for each of these slices the text before its own arguments, the arguments, and the text behind
-        them."""
+    def _lines(self, columns: Columns) -> list[str]:
         codes, likes = columns.likes.codes.tolist(), columns.likes.values
         heads = {code: self._heads_of(likes[code]) for code in dict.fromkeys(codes)}
         own = _own_columns(columns)
-        of_likes = [_json(like.args)[1:-1] if like.args else "" for like in likes]
-        if any(of_likes):
-            own = [f"{first}{',' if first and text else ''}{text}" for first, text in
-                   zip(map(of_likes.__getitem__, codes), own, strict=True)]  # fmt: skip
-        head_of = list(map(heads.__getitem__, codes))
-        before = [head[1] if text else head[0] for head, text in zip(head_of, own, strict=True)]
-        times = columns.starts.tolist(), columns.durations.tolist()
-        behind = [
-            f'{head[2] if text else ""},"ts":{start // 1000}{_DECIMALS[start % 1000]},'
-            f'"dur":{duration // 1000}{_DECIMALS[duration % 1000]}}}'
-            for head, text, start, duration in zip(head_of, own, *times, strict=True)
-        ]
-        return before, own, behind
+        if any(like.args for like in likes):
+            firsts = map(_own_args(likes).__getitem__, codes)
+            own = [f"{first}{',' if first and text else ''}{text}" for first, text in zip(firsts, own, strict=True)]
+        rows = zip(codes, own, columns.starts.tolist(), columns.durations.tolist(), strict=True)
+        lines = []
+        for code, text, start, duration in rows:
+            alone, before, behind = heads[code]
+            if not text:
+                before, behind = alone, ""
+            lines.append(
+                f'{before}{text}{behind},"ts":{start // 1000}{_DECIMALS[start % 1000]},'
+                f'"dur":{duration // 1000}{_DECIMALS[duration % 1000]}}}'
+            )
+        return lines
 
     def flows(self, row: Flows) -> str:
         columns = (one.tolist() for one in (row.ids, row.from_ns, row.to_tracks, row.to_ns))
@@ -381,15 +366,14 @@ def _own_args(slices: Sequence[Slice]) -> list[str]:
 
 
 def _own_columns(columns: Columns) -> list[str]:
-    count = len(columns.starts)
+    count, text = len(columns.starts), _UNCLEAN
     if not columns.args:
         return [""] * count
-    try:
-        made, printed = list(map(_record(tuple(columns.args)), *map(_printed, columns.args.values()))), bytearray()
-        _ENCODER.encode_into(made, printed)  # `encode` crashes if its buffer cannot grow
-        text = printed.decode()
-    except (OverflowError, TypeError, ValueError):
-        text = _UNCLEAN
+    if count >= _FEWEST_IN_COLUMNS:
+        with contextlib.suppress(OverflowError, TypeError, ValueError):
+            made, printed = list(map(_record(tuple(columns.args)), *map(_printed, columns.args.values()))), bytearray()
+            _ENCODER.encode_into(made, printed)  # `encode` crashes if its buffer cannot grow
+            text = printed.decode()
     return _members(text, count) or [
         _json({key: value for key, value in zip(columns.args, values, strict=True) if value is not None})[1:-1]
         for values in zip(*map(plain, columns.args.values()), strict=True)
