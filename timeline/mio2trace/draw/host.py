@@ -399,13 +399,21 @@ class Threads:
         for thread, lane, row in self._rows:
             # each column of ten million calls takes 80 MB
             parts = [
-                _chosen(row.take(slice(first, first + _AT_ONCE)), launched, chosen)
+                self._chosen(row.take(slice(first, first + _AT_ONCE)), launched, chosen)
                 for first in range(0, len(row.items), _AT_ONCE)
             ]
             kept = Row(*map(np.concatenate, zip(*parts, strict=True)))
             if len(kept.items):
                 rows.append((thread, lane, kept))
         self._rows = rows
+
+    def _chosen(self, row: Row, launched: Numbers, chosen: Chosen) -> Row:
+        """Return what of a row is drawn. ``launched``: how many drawn activities each item launched."""
+        starts, ends = chosen.clipped(row.starts, row.ends)
+        wanted = launched[row.items] > 0
+        if not chosen.longest_only:
+            wanted |= chosen.have_time(row.starts, row.ends) & (row.ends - row.starts >= chosen.min_ns)
+        return Row(starts, ends, row.items).take((starts < ends) & wanted)
 
     def bounds(self) -> Iterator[int]:
         """Times that all of it lies between, among others."""
@@ -449,15 +457,6 @@ class Threads:
         counts = np.bincount(item_of + 1, minlength=self._first_other + len(self._profile.lone_calls) + 1)
         activities = np.argsort(item_of, kind="stable").astype(np.int32)
         return activities, np.cumsum(counts)[:-1].astype(np.int32), counts[1:].astype(np.int32)
-
-
-def _chosen(row: Row, launched: Numbers, chosen: Chosen) -> Row:
-    """Return what of a row is drawn. ``launched``: how many drawn activities each item launched."""
-    starts, ends = chosen.clipped(row.starts, row.ends)
-    wanted = launched[row.items] > 0
-    if not chosen.longest_only:
-        wanted |= chosen.have_time(row.starts, row.ends) & (row.ends - row.starts >= chosen.min_ns)
-    return Row(starts, ends, row.items).take((starts < ends) & wanted)
 
 
 def _arrows_of(track: int, row: Row, launches: tuple[Codes, Codes, Codes], arrows: Arrows) -> Iterator[Flows]:
@@ -619,16 +618,11 @@ class ApiCalls(Threads):
         times = _one_after_another(base.all_hosts(starts[items]), base.all_hosts(ends[items]))
         self._rows = [(Thread(index=0), 0, Row(*times, items))] if len(items) else []
 
-    def show_only(self, chosen: Chosen) -> None:
-        rows = []
-        for thread, lane, row in self._rows:
-            is_shown = chosen.have_time(row.starts, row.ends) & (row.ends - row.starts >= chosen.min_ns)
-            is_drawn = np.isin(row.items, self._item_of[chosen.drawn])
-            is_launching = row.items < self._first_other
-            kept = row.take(np.where(is_launching, is_drawn, is_shown & (not chosen.longest_only)))
-            if len(kept.items):
-                rows.append((thread, lane, kept))
-        self._rows = rows
+    def _chosen(self, row: Row, launched: Numbers, chosen: Chosen) -> Row:
+        """Return whole calls: of those that launched something the ones of drawn activities."""
+        is_drawn = chosen.have_time(row.starts, row.ends) & (row.ends - row.starts >= chosen.min_ns)
+        is_drawn &= not chosen.longest_only
+        return row.take(np.where(row.items < self._first_other, launched[row.items] > 0, is_drawn))
 
     def tracks(self) -> list[Track]:
         track = self._number_of(0)
