@@ -124,9 +124,8 @@ def test_nothing_of_an_archive_stays_behind(run_zip: Path, tmp_path: Path, monke
     analysis = mio2trace.analyse(run_zip)
     assert not list((tmp_path / "tmp").iterdir())
     assert sorted(file.path for file in analysis.inputs) == [f"{run_zip}/job/prof.json", f"{run_zip}/job/run.log"]
-    damaged = packed(tmp_path / "bad.zip", {"run.log": LOG.encode(), "x/../../evil": b"x"})
     with pytest.raises(InputError):
-        mio2trace.analyse(damaged)
+        mio2trace.analyse(packed(tmp_path / "bad.zip", {"run.log": LOG.encode(), "x/../../evil": b"x"}))
     assert not list((tmp_path / "tmp").iterdir())
 
 
@@ -456,8 +455,7 @@ def test_a_shell_completes_a_command_an_option_and_a_column(shell: str, tmp_path
     path = shutil.which(shell)
     if path is None:
         pytest.skip(f"no {shell}")
-    program = saved(tmp_path / "mio2trace", f'#!/bin/sh\nexec "{sys.executable}" -m mio2trace "$@"\n')
-    program.chmod(0o755)
+    saved(tmp_path / "mio2trace", f'#!/bin/sh\nexec "{sys.executable}" -m mio2trace "$@"\n').chmod(0o755)
     script = f"{SHELLS[shell]}try mio2trace bund; try mio2trace bundle --che; try mio2trace layers --sort kerne\n"
     given = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "timeline")}
     option = {"bash": "--norc", "zsh": "-f", "fish": "--no-config"}[shell]

@@ -865,8 +865,7 @@ def test_a_log_of_other_calls_is_said_to_be_beside(tmp_path: Path) -> None:
     log = tmp_path / "run.log"
     shapes = {"xDesc": "1, 3, 8, 8", "wDesc": "4, 3, 3, 3", "yDesc": "1, 4, 6, 6"}
     log.write_text(entry("ConvolutionForward", "1.2", convDesc="0, 0, 1, 1, 1, 1, ", **shapes))
-    profile = kineto_file(tmp_path, name="trace.json")
-    result = convert(log, profile, by_order_alone=True)
+    result = convert(log, kineto_file(tmp_path, name="trace.json"), by_order_alone=True)
     said = {note.kind for note in result.notes if note.problem}
     assert any(kind.startswith("no op of the profile is a call in MIOpen's log") for kind in said)
 

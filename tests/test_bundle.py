@@ -145,8 +145,7 @@ def test_addresses_become_others_that_join_what_they_joined(tmp_path: Path) -> N
     files = [str(path) for path in ALEXNET]
     out = tmp_path / "bundle.zip"
     make(files, str(out), OPTIONS)
-    run = mio2trace.analyse(out).run
-    assert "buffers" in run.alignments[0].links.operation_by
+    assert "buffers" in mio2trace.analyse(out).run.alignments[0].links.operation_by
     before = gzip.decompress(Path(files[1]).read_bytes()).decode()
     addresses = {call["buffer"] for call in orjson.loads(before) if call["call"] == "clCreateBuffer"}
     assert len(addresses) > 5

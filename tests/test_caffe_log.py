@@ -237,8 +237,7 @@ def test_what_one_telling_has_of_the_order_holds_between_two_others() -> None:
     setup = [f"Setting up {name}" for name in ("a", "b", "d", "e")]
     forward = [f"{name}\tforward: 1 ms." for name in ("a", "c", "e")]
     backward = [f"{name}\tbackward: 1 ms." for name in ("e", "d", "c", "b", "a")]
-    found = log(*setup, *forward, *backward)
-    assert [layer.layer for layer in found.net] == ["a", "b", "c", "d", "e"]
+    assert [layer.layer for layer in log(*setup, *forward, *backward).net] == ["a", "b", "c", "d", "e"]
 
 
 BY_STEPS = "the time that the log prints, without times of layers; no profile"

@@ -41,7 +41,7 @@ from mio2trace.summary import explain
 from mio2trace.trace import Slice
 from tests.commands import invoked
 from tests.conftest import shared_folder
-from tests.often import present
+from tests.often import present, saved
 from tests.records import changed, opencl_profile
 from tests.rocm_files import records_of
 from tests.small_runs import benchmark, kinds
@@ -300,8 +300,7 @@ IN_LAST_LAYER, IN_FIRST_LAYER = 27, 24
 def small_run(folder: Path, calls: int | None) -> list[Path]:
     made, log = benchmark()
     (folder / "prof.json").write_text(json.dumps(made[:calls]))
-    (folder / "run.log").write_text(log)
-    return [folder / "run.log", folder / "prof.json"]
+    return [saved(folder / "run.log", log), folder / "prof.json"]
 
 
 def told_of(*files: Path) -> Iterations:

@@ -109,8 +109,7 @@ def test_calls_that_come_twice_stay_two(tmp_path: Path) -> None:
 )
 def test_several_processes_keep_their_lines_apart(prefix: str, tmp_path: Path) -> None:
     lines = [f"{prefix.format(rank)}{line}" for line in POOLING for rank in (0, 1)]
-    path = saved(tmp_path / "run.log", "\n".join([*lines, ""]))
-    log = analyse([path]).run.libraries[0]
+    log = analyse([saved(tmp_path / "run.log", "\n".join([*lines, ""]))]).run.libraries[0]
     assert [(entry.thread, entry.line) for entry in log.records] == [(0, 1), (1, 2)]
     assert log.count("cut entry") == 0
 

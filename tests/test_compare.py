@@ -331,8 +331,7 @@ def test_a_large_base_keeps_equal_parts_of_each_run_and_says_what_it_lacks(tmp_p
     assert 0 < most <= 3 * smallest / sum(run.mean_ns for run in kept.runs)
     assert any(line.startswith("a base keeps no parts below ") for line in texts.tally(comparison))
     assert Comparison(sides[0], sides[1]).uncompared is None
-    other = base(tmp_path, "b", sides[1])
-    told = stderr_of(run(path, other, "--fail-above", "problem:10%"), 3)
+    told = stderr_of(run(path, base(tmp_path, "b", sides[1]), "--fail-above", "problem:10%"), 3)
     assert ("--fail-above problem does not see them" in told) == (most > 0.01)
 
 
@@ -603,8 +602,7 @@ def test_a_gate_for_the_step(tmp_path: Path) -> None:
     assert "slower: step: 1.247 of the first side, more than 1.050\n" in said
     doubtful = base(tmp_path, "doubtful", stepped("doubtful", *BEFORE, doubts=("stacks",)))
     assert f"(an alarm: B: {STACKS})" in stderr_of(run(new, doubtful, "--fail-above", "step:5%"), 3)
-    without = base(tmp_path, "without", sampled(*BEFORE))
-    said = stderr_of(run(new, without, "--fail-above", "step:5%"), 2)
+    said = stderr_of(run(new, base(tmp_path, "without", sampled(*BEFORE)), "--fail-above", "step:5%"), 2)
     assert "--fail-above step: a run does not show the length of its steps" in said
 
 

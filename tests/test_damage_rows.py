@@ -56,8 +56,7 @@ def test_a_calls_line_is_its_own_under_every_damage(row: Row, small: Run) -> Non
             continue
         for call in changed.truth["api_calls"]:
             if call.get("log_line"):
-                line = changed.log[call["log_line"] - 1]
-                assert call["name"].encode() in line
+                assert call["name"].encode() in changed.log[call["log_line"] - 1]
                 assert call["log_line"] not in changed.foreign
             if call.get("cmd_line"):
                 assert b"MIOpenDriver" in changed.log[call["cmd_line"] - 1]
@@ -75,8 +74,7 @@ def test_lines_keep_their_numbers_when_others_come_between() -> None:
     assert changed.copies == {4: 3}
     moved = changed.truth["api_calls"][0]
     assert (moved["log_line"], moved["lines_before"], moved["lines_after"]) == (3, 2, 6)
-    again = with_log(changed, [(b"b\n", 4), (b"c\n", 6)])
-    assert again.truth["api_calls"][0]["log_line"] == 1
+    assert with_log(changed, [(b"b\n", 4), (b"c\n", 6)]).truth["api_calls"][0]["log_line"] == 1
 
 
 @pytest.mark.shared

@@ -227,8 +227,7 @@ def test_bytes_that_many_rows_name_are_not_copied_for_each(length: int, tmp_path
     then += "".join(f"UPDATE rocpd_event SET {column} = zeroblob({length});" for column in columns)
     path = rocpd(tmp_path, then + "INSERT INTO rocpd_region SELECT * FROM rocpd_region;" * 10)
     begun = time.process_time()
-    made = in_one_line(path)
-    assert (made is None) == (length > database_module.LONG_TEXT)
+    assert (in_one_line(path) is None) == (length > database_module.LONG_TEXT)
     assert time.process_time() - begun < 5, "64 times its size are 0.1 s"
 
 

@@ -156,8 +156,7 @@ def test_a_name_is_one_file_of_its_own(name: str) -> None:
 
 def test_what_is_unknown_is_null() -> None:
     """None, and numbers that no 64 bits hold."""
-    data = numbers(Column("flop", "int", ""), [1, None, 1 << 70, -3])
-    assert data.to_list() == [1, None, None, -3]
+    assert numbers(Column("flop", "int", ""), [1, None, 1 << 70, -3]).to_list() == [1, None, None, -3]
     words = texts(Column("name", "text", ""), ["a", None, "b", "a"])
     assert words.to_list() == ["a", None, "b", "a"]
     assert numbers(Column("sure", "flag", ""), [True, None, False]).to_list() == [True, None, False]
@@ -467,8 +466,7 @@ def test_a_table_that_claims_more_than_it_can_hold_is_refused(
     table: str, rows: str, sql: str, said: str, written: Path, tmp_path: Path
 ) -> None:
     """In time and memory of its bytes."""
-    size = with_table(written, tmp_path / "ds", table, rows)
-    assert size < 60_000
+    assert with_table(written, tmp_path / "ds", table, rows) < 60_000
     before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     found = invoked("query", tmp_path / "ds", sql)
     assert (found.exit_code, found.stderr.count("\n")) == (1, 1), found.output[:500]

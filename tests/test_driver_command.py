@@ -283,8 +283,7 @@ def test_a_step_of_adam_with_its_command_is_one_operation() -> None:
     assert second.command == f"./bin/MIOpenDriver {transformers}"
     assert parse(ADAM.format("adam") + " -c 1") is None  # an option of the other form only
     for kernel in ("AmpAdamPackedWithStep", "TransformersAdamWContiguous", "TransformersAmpAdamWContiguousWithStep"):
-        named = present(kernel_name(kernel))
-        assert named.primitives == ("adam",)
+        assert present(kernel_name(kernel)).primitives == ("adam",)
 
 
 def test_a_pools_input_may_end_in_a_layout() -> None:

@@ -493,8 +493,7 @@ def test_the_document_says_what_the_table_says(rule: Rule) -> None:
 
 
 def test_the_document_has_no_other_finding() -> None:
-    headings = re.findall(r"^## ([a-z-]+)$", DOC, re.MULTILINE)
-    assert headings == [rule.id for rule in RULES]
+    assert re.findall(r"^## ([a-z-]+)$", DOC, re.MULTILINE) == [rule.id for rule in RULES]
 
 
 def test_the_document_has_the_table_of_peaks() -> None:

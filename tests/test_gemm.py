@@ -103,8 +103,7 @@ ROLES = {
 @pytest.mark.parametrize(("name", "role"), ROLES.items())
 def test_a_name_tells_a_helper(name: str, role: str) -> None:
     """Helpers have a role by name; an ordinary kernel has none, and no fact at all."""
-    facts = find_gemms(profile([kernel(name)]))
-    assert facts == ({0: KernelFact(role=role)} if role else {})
+    assert find_gemms(profile([kernel(name)])) == ({0: KernelFact(role=role)} if role else {})
     meaning = kernel_name(name)
     assert role == (meaning.role if meaning is not None and meaning.role != "main" else "")
 
@@ -745,8 +744,7 @@ def test_arm_compute_library(
     """Build options or the last three arguments, borne out by the block sizes; what is rounded up is left out."""
     enqueue, programs = kernel(name, *arguments, grid=gws, program=0), [program(0, "", options)]
     assert find_gemms(profile([enqueue], programs)) == {0: KernelFact(role="main", gemm=expected, gemm_by=by)}
-    without = find_gemms(profile([changed(enqueue, program=None)], programs))
-    assert without == {0: KernelFact(role="main")}
+    assert find_gemms(profile([changed(enqueue, program=None)], programs)) == {0: KernelFact(role="main")}
 
 
 # --- program sources ---

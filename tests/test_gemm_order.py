@@ -147,8 +147,7 @@ def test_damaged_logs_give_no_sure_link(seed: int, tmp_path: Path) -> None:
             del lines[at]
         else:
             lines.insert(chance.randrange(len(lines)), lines[at])
-    alignment = aligned(tmp_path, [gemm.kernel for gemm in ran], lines)
-    assert len(found(alignment)) == len(ran)
+    assert len(found(aligned(tmp_path, [gemm.kernel for gemm in ran], lines))) == len(ran)
 
 
 # -- Buffers, launches and fused arguments of operations, against the kernels that really ran with them.

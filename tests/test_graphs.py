@@ -73,8 +73,7 @@ def test_every_kernel_of_the_truth_is_right_and_sure(name: str, turned: bool) ->
         assert links.operation_by[position] == "capture"
         assert position not in links.operation_unsure
         in_one.setdefault(node["external_id"], set()).add(operation.index)
-        run = links.runs[links.run_of[position]]
-        assert run.layer == node["modules"][-1]
+        assert links.runs[links.run_of[position]].layer == node["modules"][-1]
     assert all(len(indexes) == 1 for indexes in in_one.values())
 
 
@@ -180,8 +179,7 @@ def test_each_replay_executes_the_ops_of_its_capture(tmp_path: Path, apart: bool
     assert told(alignment) == [(name, True) for name, _, _ in OPS] * 2
     at = replayed(alignment)
     assert len({links.operation_of[position] for position in at}) == 20
-    first = present(operation_at(alignment, at[0]))
-    assert first.flop == 2 * 8 * 16 * 4
+    assert present(operation_at(alignment, at[0])).flop == 2 * 8 * 16 * 4
     assert [links.runs[links.run_of[position]].layer for position in at[:5]] == ["Block_0"] * 3 + ["Block_1"] * 2
     assert [links.iteration_of(position) for position in at] == [1] * 10 + [2] * 10
     host = mio2trace.analyse(written(tmp_path, *files)).run.measures[0].host_ns
@@ -282,8 +280,7 @@ def test_without_the_evidence_there_is_no_link(tmp_path: Path) -> None:
     """``--without capture --without 'graph node'``."""
     (path,) = written(tmp_path, [*captured(OPS), *replay(NAMES, LATER, 1)])
     options = mio2trace.AnalysisOptions(without=frozenset(("capture", "graph node")))
-    alignment = mio2trace.analyse([path], options).run.alignments[0]
-    assert {name for name, _ in told(alignment)} == {None}
+    assert {name for name, _ in told(mio2trace.analyse([path], options).run.alignments[0])} == {None}
 
 
 # -- A capture without its replay ------------------------------------------------------------------------------------
@@ -418,8 +415,7 @@ def test_a_gap_in_which_another_stream_works(tmp_path: Path) -> None:
         begin = 1000.0 + LENGTH * step
         rows.append(row("cuda_runtime", "cudaLaunchKernel", 7, 7, begin + 30, 5, correlation=number))
         rows.append(kernel("other", begin + 1500, 800, number, stream=9))
-    made = said(rows, tmp_path)
-    assert made.completeness.complete
+    assert said(rows, tmp_path).completeness.complete
 
 
 # -- Replays whose kernels an RPD profile does not name: iterations where numbers leave no other reading.

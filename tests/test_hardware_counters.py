@@ -172,8 +172,7 @@ def test_values_join_the_kernels_of_their_set(tmp_path: Path) -> None:
     ],
 )
 def test_rows_of_one_dispatch(rows_: list[tuple[str, str, int]], expected: object, tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text(HEAD + "".join(row(1, *one) for one in rows_))
-    (profile,) = read(tmp_path / "a.csv", v3_csv)
+    (profile,) = read(saved(tmp_path / "a.csv", HEAD + "".join(row(1, *one) for one in rows_)), v3_csv)
     assert values(profile) == expected
 
 
@@ -387,8 +386,7 @@ def as_json(*, kernels: bool, counted: int = 3, **changes: Any) -> str:
 def test_counters_of_a_json_are_those_of_its_kernels(kernels: bool, tmp_path: Path) -> None:
     """Rows of a base counter are added up; the kernels may be only in the list of counters."""
     notes = Notes()
-    path = saved(tmp_path / "7_results.json", as_json(kernels=kernels))
-    (profile,) = read(path, v3_json, notes)
+    (profile,) = read(saved(tmp_path / "7_results.json", as_json(kernels=kernels)), v3_json, notes)
     assert [(one.name, one.start_ns, one.end_ns, one.correlation, one.number) for one in profile.activities] == [
         ("k", 1000 * place, 1000 * place + 10 + place, place + 1, place + 1) for place in range(3)
     ]

@@ -21,7 +21,7 @@ from mio2trace.reports.kernels import gemm_table
 from mio2trace.reports.ops import steady_table
 from tests.commands import invoked, json_of, rows
 from tests.made_up_costs import MS, Ran, measures, operation
-from tests.often import present
+from tests.often import present, saved
 from tests.records import changed
 from tests.small_runs import Program, as_json, benchmark
 from tests.test_gemm import CLBLAS, cut, i32, kernel, profile
@@ -266,8 +266,7 @@ def test_gemms_as_json_have_their_sizes_together(path: Path) -> None:
 def test_kernels_by_layer(tmp_path: Path) -> None:
     calls, text = benchmark()
     (tmp_path / "prof.json").write_bytes(as_json(calls))
-    (tmp_path / "run.log").write_text(text)
-    found = rows(run(str(tmp_path / "run.log"), str(tmp_path / "prof.json"), "--by", "layer"))
+    found = rows(run(str(saved(tmp_path / "run.log", text)), str(tmp_path / "prof.json"), "--by", "layer"))
     assert [(row["pass"], row["layer"], row["count"]) for row in found] == [
         ("warm-up · forward", "conv1", "2"), ("warm-up · forward", "ip1", "2"),
         ("iteration 1 · forward", "conv1", "2"), ("iteration 1 · forward", "ip1", "2"),

@@ -341,8 +341,7 @@ def test_the_answer_lists_no_op_without_kernel_time(tmp_path: Path) -> None:
         *launched(72, 35, 100, "Memcpy HtoD (Pageable -> Device)", cat="gpu_memcpy", call="hipMemcpyAsync",
                   wait=900, External_id=2),
     ]  # fmt: skip
-    path = kineto_file(tmp_path, events)
-    text = invoked(path).output
+    text = invoked(kineto_file(tmp_path, events)).output
     assert "aten::fill_ 8x8" in text
     assert "aten::copy_" not in text
 

@@ -340,8 +340,7 @@ def test_with_modules_hidden_a_layer_is_of_one_module(name: str, tmp_path: Path)
     )
     of = modules_of(events, kernels, SAMPLES[name])
     trace_of["traceEvents"] = [one for one in trace_of["traceEvents"] if one.get("cat") != "python_function"]
-    path = saved(tmp_path / "hidden.json", json.dumps(trace_of))
-    found = present(mio2trace.analyse([path]).run.alignment)
+    found = present(mio2trace.analyse([saved(tmp_path / "hidden.json", json.dumps(trace_of))]).run.alignment)
     links = found.links
     positions = [at for at, one in enumerate(found.profile.activities) if one.kind == "kernel"]
     positions.sort(key=lambda at: found.profile.activities[at].start_ns or 0)

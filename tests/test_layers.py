@@ -277,8 +277,7 @@ def test_an_empty_net_and_an_empty_profile_are_no_trouble() -> None:
     nothing = FrameworkLog(source=0)
     for log in ([], [nothing], [run.log]):
         for profile in (run.profile, with_opencl(run.profile, activities=(), marks=())):
-            found = align(profile, log, Notes())
-            assert len(found.links.layer_by) == len(profile.activities)
+            assert len(align(profile, log, Notes()).links.layer_by) == len(profile.activities)
     assert align(run.profile, [nothing], Notes()).log_clock is None
 
 
@@ -483,8 +482,7 @@ def nested(depth: int, *, turned: bool = False) -> bytes:
 @pytest.mark.parametrize(("depth", "turned"), [(3, False), (2, True), (200, False), (200, True)])
 def test_any_nesting_ends(depth: int, turned: bool, tmp_path: Path) -> None:
     """Modules that call each other in turn are no endless tree; of very deep ones the outermost are left out."""
-    path = saved(tmp_path / "trace.json", nested(depth, turned=turned))
-    found = nodes(path)
+    found = nodes(saved(tmp_path / "trace.json", nested(depth, turned=turned)))
     layers = [node for node in found if node["kind"] == "layer"]
     assert sum(node["own_ns"] for node in layers) == pytest.approx(found[0]["total_ns"])
     assert max(node["level"] for node in layers) == min(depth, 64)
@@ -593,8 +591,7 @@ def test_a_record_with_profiles_joins_each_repetition_with_its_own(tmp_path: Pat
     assert found[0]["kernel_ns"] == "94000"
     assert "1 x" not in done.stderr
     assert "repetition without success or without data left out" in done.stderr
-    each = rows(run(path, "--each"))
-    assert {row["repetition"] for row in each} == {"0", "1"}
+    assert {row["repetition"] for row in rows(run(path, "--each"))} == {"0", "1"}
     times = rows(run(path, "--times"))
     assert [(row["measure"], row["count"], row["mean_ns"], row["values_ns"]) for row in times] == [
         ("time_fw", "2", "3000000", "1500000; 4500000")
@@ -654,8 +651,7 @@ def test_a_program_without_marks_and_log(tmp_path: Path) -> None:
     program.enqueue("k", "0x60")
     (tmp_path / "prof.json").write_bytes(as_json(program.calls))
     entry = [{"direction": "forward", "index": 0, "label": "00: conv1", "time_ms": 1.0, "timestamp": ""}]
-    (tmp_path / "layers.json").write_text(json.dumps(entry))
-    said = stderr_of(run(tmp_path / "layers.json", tmp_path / "prof.json"), 1)
+    said = stderr_of(run(saved(tmp_path / "layers.json", json.dumps(entry)), tmp_path / "prof.json"), 1)
     assert "log not used: nothing in it fits this profile (layers.json)" in said
     (row,) = rows(run(tmp_path / "layers.json"))
     assert (row["printed_ns"], row["kernels"]) == ("1000000", "")

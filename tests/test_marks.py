@@ -214,8 +214,7 @@ def test_no_marks_at_all_is_no_problem(iterations: int) -> None:
     """Other frameworks leave none; here nothing else may tell layers either, and that is said."""
     run = make_run(Random(6), random_net(Random(6), 4), iterations=iterations, marks=False)
     notes = Notes()
-    found = align(run.profile, [run.log], notes, without=MARKS_ONLY)
-    assert set(found.links.layer_by) == {""}
+    assert set(align(run.profile, [run.log], notes, without=MARKS_ONLY).links.layer_by) == {""}
     assert all("cannot be related to the profile" in note.kind for note in notes.problems)
 
 

@@ -185,8 +185,7 @@ def test_an_endless_query_is_stopped_and_the_server_lives_on(folder: Path) -> No
 
 
 def comma(folder: Path) -> str:
-    path = saved(folder / "a,b.log", "")
-    return path.name
+    return saved(folder / "a,b.log", "").name
 
 
 @pytest.mark.thorough

@@ -40,8 +40,7 @@ MIOpen(HIP): Info2 [Unheard] of
 
 @pytest.fixture
 def log(tmp_path: Path) -> str:
-    path = saved(tmp_path / "run.log", SEARCH)
-    return str(path)
+    return str(saved(tmp_path / "run.log", SEARCH))
 
 
 def read(*files: str | Path, everything: bool = False) -> tuple[list[MiopenLog], list[str]]:

@@ -218,8 +218,7 @@ def test_a_colour_is_the_layers_wherever_it_is_named() -> None:
     colours = read_native(native(traced(events))).correlations
     assert len(colours["kernel", "k"]) == 2
     assert colours["kernel", "k"] == colours["kernel", "of a"] | colours["kernel", "of b"]
-    plain = read_native(native(traced(events, colour_by=()))).correlations
-    assert plain == {}
+    assert read_native(native(traced(events, colour_by=()))).correlations == {}
 
 
 @pytest.mark.parametrize(

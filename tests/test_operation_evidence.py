@@ -248,8 +248,7 @@ def test_an_iteration_like_the_one_before_is_not_solved_again(monkeypatch: pytes
         return step(self, at, states)
 
     monkeypatch.setattr(Lattice, "_step", counted)
-    links = maker.right()
-    assert not links.operation_unsure
+    assert not maker.right().operation_unsure
     assert len(solved) < len(maker.truth) / 5
 
 

@@ -178,8 +178,7 @@ def test_large_handles_and_sizes_reach_the_trace(tmp_path: Path) -> None:
     run = Program()
     run.buffer(size=(1 << 63) - 1)
     run.enqueue("k", "0xffffffffffffffff", gws=[1 << 62, 1, 1])
-    (tmp_path / "prof").write_bytes(as_json(run.calls))
-    trace, _ = output(str(tmp_path / "prof"), host_calls="all")
+    trace, _ = output(str(saved(tmp_path / "prof", as_json(run.calls))), host_calls="all")
     assert kernels(trace)[0]["args"]["gws"] == f"{1 << 62}x1x1"
 
 
@@ -207,9 +206,8 @@ def test_error_options_that_are_none_are_refused_before_anything_is_read() -> No
     ],
 )
 def test_error_inputs_with_nothing_to_draw_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
-    (tmp_path / "in").write_bytes(content)
     with pytest.raises(InputError, match=message):
-        convert(tmp_path / "in")
+        convert(saved(tmp_path / "in", content))
 
 
 def test_error_strict_makes_problems_errors_and_writes_nothing(files: dict[str, str], tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from mio2trace.trace import Slice
 from tests.commands import invoked, json_of
 from tests.conftest import ROOT, Engine, engines_of, missing, shared_folder
 from tests.kineto_files import kineto_file
+from tests.often import saved
 from tests.oracle.queries import ANSWERS, Oracle, differences
 from tests.perfetto_tools.tp_query import TraceProcessor, TraceProcessorError, find_node, find_web_dist
 from tests.small_runs import Program, as_json
@@ -232,8 +233,7 @@ def test_own_sql_and_what_it_may_not(folder: Path, tmp_path: Path) -> None:
 
 def test_a_question_to_no_trace(tmp_path: Path) -> None:
     """What is neither a trace of ours nor a run is refused by the readers, in one line."""
-    (tmp_path / "other.json").write_text('{"traceEvents":[]}')
-    assert_one_line(query(tmp_path / "other.json", "evidence"), "other.json")
+    assert_one_line(query(saved(tmp_path / "other.json", '{"traceEvents":[]}'), "evidence"), "other.json")
     assert query(tmp_path / "none.json", "evidence").stderr == f"mio2trace: {tmp_path}/none.json: no such file\n"
 
 
@@ -392,8 +392,7 @@ def test_names_that_are_cut_at_a_space_are_asked_by_the_whole(tmp_path: Path, ou
     for number, name in enumerate(names):
         program.kernel(name, f"0x{60 + number}")
         program.enqueue(name, f"0x{60 + number}")
-    (tmp_path / "prof.json").write_bytes(as_json(program.calls))
-    mio2trace.convert(tmp_path / "prof.json", output=tmp_path / output)
+    mio2trace.convert(saved(tmp_path / "prof.json", as_json(program.calls)), output=tmp_path / output)
     for asked_of in (output, "prof.json"):
         assert sorted(row["kernel"] for row in json_of("query", tmp_path / asked_of, "slowest kernels")) == names
 

@@ -446,8 +446,7 @@ def test_report_and_dataset_have_the_ranks_as_the_command_has_them() -> None:
     columns = tables_of(run)["ranks"]
     assert columns["wait_ns"].to_list() == [one.wait_ns for one in of]
     assert columns["straggler"].to_list() == [False, True]
-    printed = table(of, [{}, {}])
-    assert set(printed.columns) - {"rank"} == set(columns) - {"run", "rank"}
+    assert set(table(of, [{}, {}]).columns) - {"rank"} == set(columns) - {"run", "rank"}
 
 
 # -- Collectives of PyTorch's traces: message, type, group, bandwidths, against the raw rows and by hand.
@@ -568,8 +567,7 @@ def test_trace_and_table_have_them(tmp_path: Path) -> None:
 )
 def test_collectives_of_any_name(name: str, sent: int, received: int, kind: str, bus: float, tmp_path: Path) -> None:
     """8000 bytes in 2 us are 4 GB/s; the longest names have 31 letters."""
-    path = kineto_file(tmp_path, reducing(name, sent, received))
-    (operation,) = aligned(path).links.operations
+    (operation,) = aligned(kineto_file(tmp_path, reducing(name, sent, received))).links.operations
     made = present(bandwidth(operation, 1, 2000))
     assert (operation.primitive, made.message_bytes, made.algorithm, made.bus) == (kind, 8000, 4.0, bus)
 

@@ -59,8 +59,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def program(tmp_path: Path) -> list[str]:
     """One that prints a real run's log."""
-    (tmp_path / "real.log").write_bytes(LOG)
-    return ["cat", str(tmp_path / "real.log")]
+    return ["cat", str(saved(tmp_path / "real.log", LOG))]
 
 
 def member(path: Path, name: str) -> bytes:
@@ -187,8 +186,7 @@ def test_an_archive_goes_through_the_commands(program: list[str], tmp_path: Path
     assert words[0] == f"{with_it}; MIOpen log with entries and commands, ROCTx ranges on"
     assert words[1].startswith("exit 0 after ")
     assert words[-1] == "next: mio2trace report run.zip -o run.html"
-    held = manifest(tmp_path / "run.zip")
-    assert held["inputs"] == ["run.log", "4711_results.db"]
+    assert manifest(tmp_path / "run.zip")["inputs"] == ["run.log", "4711_results.db"]
     assert member(tmp_path / "run.zip", "4711_results.db") == rocpd()
     assert member(tmp_path / "run.zip", "run.log") == LOG
     assert "gpunode07" not in str(zipfile.ZipFile(tmp_path / "run.zip").namelist())
@@ -204,8 +202,7 @@ def test_an_archive_goes_through_the_commands(program: list[str], tmp_path: Path
 def test_of_a_set_of_tables_one_is_the_input_and_the_others_lie_beside_it(shared: Path, tmp_path: Path) -> None:
     tables = shared / "samples/rocm-twins/lenet-train-own-layers/rocprofv3-csv"
     there = rocprofv3(tmp_path / "rocm", {path.name: path.read_bytes() for path in tables.iterdir()}, HELP_6)
-    done = record("--", "true", environment=there.environment, cwd=tmp_path)
-    assert done.returncode == 0
+    assert record("--", "true", environment=there.environment, cwd=tmp_path).returncode == 0
     held = manifest(tmp_path / "run.zip")
     assert len(held["inputs"]) == 1
     assert len(held["beside"]) >= 2
@@ -381,8 +378,7 @@ def test_a_full_disk_for_the_log_is_one_line_and_the_program_goes_on(tmp_path: P
 
 def test_a_full_disk_for_the_archive_keeps_what_was_recorded_and_says_where(small_disk: Path, tmp_path: Path) -> None:
     program = "head -c 3000000 /dev/urandom | base64"
-    (small_disk / "run.zip").write_bytes(b"before")
-    done = record("-o", str(small_disk / "run.zip"), "--", "sh", "-c", program, cwd=tmp_path)
+    done = record("-o", str(saved(small_disk / "run.zip", b"before")), "--", "sh", "-c", program, cwd=tmp_path)
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
     assert "run.zip: No space left on device; what was there before is unchanged; what was recorded is in /" in last
@@ -441,8 +437,7 @@ def test_whatever_a_profilers_file_is_called_its_archive_is_read(name: str, tmp_
 @pytest.mark.parametrize("endless", ["yes -- --hip-runtime-trace", "yes & echo told; sleep 60"])
 def test_a_profiler_that_says_too_much_is_stopped(endless: str, tmp_path: Path) -> None:
     """And what it runs with it; what it said until then counts."""
-    script = saved(tmp_path / "rocprofv3", f"#!/bin/sh\n{endless}\n")
-    script.chmod(0o755)
+    saved(tmp_path / "rocprofv3", f"#!/bin/sh\n{endless}\n").chmod(0o755)
     found = present(plan.find("rocprofv3", {"PATH": f"{tmp_path}:{os.environ['PATH']}"}))
     assert 0 < len(found.help) <= 1 << 20
 
@@ -586,8 +581,7 @@ def test_profiles_of_several_processes_in_one_log_are_counted(tmp_path: Path) ->
     empty = block.replace("NDRangeKernel", "Marker")
     (tmp_path / "none").mkdir()
     for text, processes in ((2 * block, 2), (block + empty, 1), (empty + block, 1), ("", 0)):
-        (tmp_path / "run.log").write_text(text)
-        came = session.look(str(tmp_path / "run.log"), str(tmp_path / "none"))
+        came = session.look(str(saved(tmp_path / "run.log", text)), str(tmp_path / "none"))
         assert came.processes == processes
         said = [
             line

@@ -101,8 +101,7 @@ def test_a_reference_that_cannot_be_read_is_said_and_left_out(tmp_path: Path) ->
 
 def test_the_reference_is_no_run_of_its_own(tmp_path: Path) -> None:
     """Tables and traces are the logged run's; a reference that prints the same log is not that log given twice."""
-    path = archive(tmp_path / "run.zip", made(LOGGED), made(PLAIN))
-    analysis = mio2trace.analyse(path)
+    analysis = mio2trace.analyse(archive(tmp_path / "run.zip", made(LOGGED), made(PLAIN)))
     assert len(analysis.runs) == 1
     assert len(analysis.run.profiles) == 1
     same = archive(tmp_path / "same.zip", made(PLAIN), made(PLAIN))

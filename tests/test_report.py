@@ -192,8 +192,7 @@ def test_the_form_is_as_the_name_ends(tmp_path: Path) -> None:
     done = invoked("report", *LENET, "-o", tmp_path / "report.pdf")
     assert done.exit_code == 2
     assert ".html, .htm, .md, .txt, .json" in done.output
-    (tmp_path / "run.log").write_text("hello\n")
-    done = invoked("report", tmp_path / "run.log")
+    done = invoked("report", saved(tmp_path / "run.log", "hello\n"))
     assert (done.exit_code, done.output.count("\n")) == (1, 1)
 
 
@@ -820,8 +819,7 @@ def test_the_title_of_a_job_is_that_of_all_its_files(files: tuple[str, ...], tit
         path.parent.mkdir(exist_ok=True)
         data = trace(rows(FIRST_US + 7 * rank), distributedInfo={"backend": "nccl", "rank": rank, "world_size": 2})
         path.write_bytes(data.replace(b"542", b"%d" % (542 + rank)))
-    text = made(*(tmp_path / name for name in files))
-    assert re.search(f"<h1>{title}</h1>", text) is not None
+    assert re.search(f"<h1>{title}</h1>", made(*(tmp_path / name for name in files))) is not None
 
 
 def test_a_histogram_of_few_columns_is_not_enlarged() -> None:

@@ -379,8 +379,7 @@ def test_only_a_small_copys_delay_shows_that_work_is_missing(tmp_path: Path, arg
         ("HIP", "hipMemcpy", 3_010_000, 30_000_000, 2), ("COPY", "CopyDeviceToHost", 20_000_000, 29_000_000, 2),
     )  # fmt: skip
     values = [(of, (begin, end, 70, 70, name, number, 0, 1, arguments)) for of, name, begin, end, number in rows]
-    path = database(tmp_path / "results.db", TABLES_OF_4, values)
-    said = invoked(path, "-o", tmp_path / "out.json").output
+    said = invoked(database(tmp_path / "results.db", TABLES_OF_4, values), "-o", tmp_path / "out.json").output
     assert ("1 wait for work that is not recorded" in said) == bool(blocked)
 
 

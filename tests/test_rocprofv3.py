@@ -361,8 +361,7 @@ def test_the_calls_of_every_library_are_of_the_set(table: str, tmp_path: Path) -
     ],
 )
 def test_error_calls_without_kernels_name_the_option_that_records_kernels(row: str, holds: str, tmp_path: Path) -> None:
-    path = saved(tmp_path / "a_hip_api_trace.csv", f"{MARKERS}{row}\n")
-    told = invoked(path).stderr
+    told = invoked(saved(tmp_path / "a_hip_api_trace.csv", f"{MARKERS}{row}\n")).stderr
     assert re.search(rf"it holds {holds} \(rocprofv3 records .* --kernel-trace or --sys-trace", told)
 
 

@@ -148,9 +148,8 @@ def test_a_refusal_says_that_the_profile_is_cut_off(copied: Copied, tmp_path: Pa
     log.write_bytes(log.read_bytes().replace(b" 10:46:", b" 10:59:"))
     content = profile.read_bytes()
     whole = gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
-    cut = saved(tmp_path / "cut.json", whole[: len(whole) // 3])
     with pytest.raises(InputError, match=rf"not of one run: .*; file cut off: .*byte {len(whole) // 3}"):
-        convert(log, cut)
+        convert(log, saved(tmp_path / "cut.json", whole[: len(whole) // 3]))
 
 
 def test_where_nothing_tells_which_log_is_the_profiles_it_is_asked_for(tmp_path: Path) -> None:

@@ -184,9 +184,8 @@ def test_of_several_runs_the_one_without_the_window_is_named(tmp_path: Path) -> 
 
 def test_the_steps_of_a_pytorch_trace_have_the_numbers_of_their_marks(tmp_path: Path) -> None:
     """And none of them is called a warm-up. A log alone has no kernels to choose from."""
-    path = saved(tmp_path / "trace.json", kineto_files.trace())
     with pytest.raises(OptionError, match=r"--iterations 1, 4-5: no kernel is in them; the run has iteration 3$"):
-        mio2trace.convert(path, iterations="1,4-5")
+        mio2trace.convert(saved(tmp_path / "trace.json", kineto_files.trace()), iterations="1,4-5")
     with pytest.raises(OptionError, match="--top 3: there is no GPU profile to choose from"):
         mio2trace.convert(TRAIN[0], top=3)
 

@@ -200,8 +200,7 @@ def test_a_kernel_of_an_unknown_name_has_the_size_of_a_launch_that_no_other_has(
         of = maker.call("conv", launches=(Launch(line=3, name="MIOpenConvUni", gws=size),))
         maker.kernel("kernel_4cd6cd31025b", of=of, grid=size)
         maker.kernel("relu_float", grid=(64, 1, 1))
-    links = maker.links()
-    assert list(links.operation_of) == [0, NONE, 1, NONE, 2, NONE]
+    assert list(maker.links().operation_of) == [0, NONE, 1, NONE, 2, NONE]
 
 
 # -- What kernels of language models compute, by their names, if they are in no operation.

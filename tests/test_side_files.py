@@ -27,6 +27,7 @@ from tests.canaries import CANARIES, SOME, leaks
 from tests.commands import invoked, json_of, stderr_of
 from tests.conftest import shared_folder
 from tests.kineto_files import FIRST_US, launched, row, trace
+from tests.often import saved
 from tests.rocm_files import records_of
 
 DATABASES = (
@@ -253,8 +254,7 @@ def test_messages_show_a_database_alone(tmp_path: Path) -> None:
 def test_a_database_beside_a_log_is_of_its_run(tmp_path: Path) -> None:
     """Alone it has no times of a run."""
     (tmp_path / "a.fdb.txt").write_text(f"{KEYS[0]}=GemmFwdRest:1.5,8,{ALGORITHM}\n")
-    (tmp_path / "run.log").write_text(CALL)
-    run = analyse([tmp_path / "run.log", tmp_path / "a.fdb.txt"]).run
+    run = analyse([saved(tmp_path / "run.log", CALL), tmp_path / "a.fdb.txt"]).run
     assert [type(one) for one in run.side_files] == [SolverTable]
     assert invoked("ops", tmp_path / "run.log", tmp_path / "a.fdb.txt").exit_code == 0
     for command in ("ops", "report", "kernels", "layers"):
@@ -445,8 +445,7 @@ def test_a_grouped_product_has_the_sizes_of_all_its_products(tmp_path: Path) -> 
         ([(64, 16), (64, 16), (64, 17)], []),
     ):
         text = group.format("".join(one.format(m, k) for m, k in sizes))
-        (tmp_path / "a.log").write_text(text)
-        table = table_of(tmp_path / "a.log")
+        table = table_of(saved(tmp_path / "a.log", text))
         assert [(gemm.m, gemm.n, gemm.k, gemm.batch) for gemm in table.gemms] == expected
         assert table.skipped == (not expected)
 
@@ -458,16 +457,14 @@ def test_products_of_a_group_have_all_of_their_sizes(tmp_path: Path) -> None:
     (gemm,) = gemms_of(whole, tmp_path)
     assert gemm.batch == 4
     for lost, other in ((" -k 16", ""), (" -n 32", ""), (" -m 64", ""), ("--batch_count 2", "--batch_count 3")):
-        (tmp_path / "a.log").write_text(whole.replace(lost, other, 1))
-        table = table_of(tmp_path / "a.log")
+        table = table_of(saved(tmp_path / "a.log", whole.replace(lost, other, 1)))
         assert (table.gemms, table.skipped) == ((), 1)
 
 
 def test_a_complex_product_has_four_times_the_flops(tmp_path: Path) -> None:
     """It has a name of its own, so it is summed with no product of real numbers."""
     bench = "./rocblas-bench -f gemm -r {} --transposeA N --transposeB N -m 8 -n 4 -k 2 --lda 8 --ldb 2 --ldc 8\n"
-    (tmp_path / "a.log").write_text(bench.format("f64_r") + bench.format("f64_c"))
-    rows = json_of("ops", tmp_path / "a.log")
+    rows = json_of("ops", saved(tmp_path / "a.log", bench.format("f64_r") + bench.format("f64_c")))
     assert [(row["dtype"], row["flop"]) for row in rows] == [("double", 2 * 64), ("complex128", 8 * 64)]
     assert len({row["problem"] for row in rows}) == 2
 
@@ -503,8 +500,7 @@ def test_a_line_that_is_cut_off_is_none(cut: int, tmp_path: Path) -> None:
 def test_a_log_of_miopen_and_a_library_shows_the_operations_of_both(tmp_path: Path) -> None:
     """The products were left out without a word, and their numbers of calls were those of MIOpen's operations."""
     conv = "MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver conv -n 2 -c 4 -H 9 -W 8 -k 6 -y 3 -x 3 -F 1\n"
-    (tmp_path / "a.log").write_text(f"{conv}{BENCH.format(5)}\n{BENCH.format(5)}\n{conv}")
-    rows = json_of("ops", tmp_path / "a.log")
+    rows = json_of("ops", saved(tmp_path / "a.log", f"{conv}{BENCH.format(5)}\n{BENCH.format(5)}\n{conv}"))
     assert [(row["operation"], row["primitive"], row.get("calls")) for row in rows] == [
         (0, "conv", None), (1, "conv", None), (2, "gemm", 2),
     ]  # fmt: skip
@@ -513,8 +509,7 @@ def test_a_log_of_miopen_and_a_library_shows_the_operations_of_both(tmp_path: Pa
 
 
 def test_a_log_alone_is_a_table_of_operations(tmp_path: Path) -> None:
-    (tmp_path / "a.log").write_text(f"{BENCH.format(5)}\n" * 4)
-    (row,) = json_of("ops", tmp_path / "a.log")
+    (row,) = json_of("ops", saved(tmp_path / "a.log", f"{BENCH.format(5)}\n" * 4))
     assert (row["gemm"], row["calls"], row["solver"]) == ({"M": 64, "N": 32, "K": 16, "batch": 2}, 4, "hipBLASLt 5")
     assert row["flop"] == 2 * 64 * 32 * 16 * 2
 
@@ -549,9 +544,8 @@ def test_a_gemm_of_pytorch_has_the_solution_of_its_problem(rows: list[str], solv
     "text", ["Validator,PT_VERSION,2.5.1\n", "Validator,PT_VERSION,2.5.1\nnothing\n", "Validator,X\n\x00\n"]
 )
 def test_error_a_file_without_a_gemm_is_one_line(text: str, tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text(text)
     with pytest.raises(InputError, match=r"^[^\n]*$"):
-        table_of(tmp_path / "a.csv")
+        table_of(saved(tmp_path / "a.csv", text))
 
 
 @pytest.mark.parametrize("repeated", ["Gemm_", "GemmGemm_", "_", "_Float8_", "_NN,nn_1_1_1_", "1_", "c10a_"])

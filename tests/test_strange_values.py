@@ -40,6 +40,7 @@ from tests.commands import invoked, printed
 from tests.conftest import REQUIRED
 from tests.fuzz import cases, law, looks, numbers
 from tests.fuzz.times import altered
+from tests.often import saved
 from tests.planted.tensorflow import view
 from tests.small_runs import Program, as_json, benchmark, stamp
 from tests.test_gemm import CLBLAS, gemms, kernel, miog_source, profile, program
@@ -48,11 +49,9 @@ from tests.test_tfprof import FILES, read_or_refused
 
 
 def converted(calls: list[dict[str, Any]], folder: Path, log: str = "", **options: Any) -> tuple[Conversion, bytes]:
-    (folder / "prof.json").write_bytes(as_json(calls))
-    files = [folder / "prof.json"]
+    files = [saved(folder / "prof.json", as_json(calls))]
     if log:
-        (folder / "run.log").write_text(log)
-        files.append(folder / "run.log")
+        files.append(saved(folder / "run.log", log))
     out = io.BytesIO()
     found = convert(*files, output=out, check=True, by_order_alone=True, **options)
     WRITERS[1].write(found.trace, io.BytesIO())

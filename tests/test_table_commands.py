@@ -386,8 +386,7 @@ def test_completion_of_columns_queries_commands_files(words: str, expected: str)
     """What the shell is told for the last word."""
     count = str(len(words.split()))
     asked = {"COMP_WORDS": f"mio2trace {words}", "COMP_CWORD": count, "_MIO2TRACE_COMPLETE": "bash_complete"}
-    done = CliRunner().invoke(cli, [], prog_name="mio2trace", env=asked)
-    assert expected in done.stdout.splitlines()
+    assert expected in CliRunner().invoke(cli, [], prog_name="mio2trace", env=asked).stdout.splitlines()
 
 
 # -- Help: by task, options that few people need apart, lines that fit; words that are no command; names in SQL.

@@ -528,8 +528,7 @@ run = functools.partial(invoked, "tfprof")
 
 @pytest.fixture
 def file(tmp_path: Path) -> str:
-    path = saved(tmp_path / "profile.tfprof", profile())
-    return str(path)
+    return str(saved(tmp_path / "profile.tfprof", profile()))
 
 
 ROWS = "Relu_1,Relu,0.0,0.0,3.0,100.0,0.0,0.0,3.0,100.0\nconv0,Conv2D,2.5,0.0,1000.0,50.0,0.0,0.0,1000.0,50.0\n"
@@ -612,8 +611,7 @@ def test_one_step_of_a_timeline_has_no_memory(tmp_path: Path) -> None:
         (text, ["has no memory", "names no node or no device: skipped"]),
         (text[: text.rindex("Conv2D")], ["file cut off: read up to there"]),
     ):
-        (tmp_path / "trace").write_text(part)
-        done = run(str(tmp_path / "trace"))
+        done = run(str(saved(tmp_path / "trace", part)))
         assert done.stdout.splitlines()[1:] == ["conv0,Conv2D,,,7.0,0.0,0.0,0.0,7.0,0.0"]
         assert all(words in done.stderr for words in said)
 

@@ -212,8 +212,7 @@ def test_steps_that_somebody_merged_into_one_timeline_are_told(steps: int, said:
         for name, kind in (("_SOURCE", "NoOp"), ("m", "MatMul")):
             events.append({**op, "name": kind, "ts": START_US + 100 * at, "args": {"name": name, "op": kind}})
     path = saved(tmp_path / "run.json", json.dumps({"traceEvents": events}))
-    notes = converted(path)[1].notes.problems
-    assert [note.kind.partition(":")[0] for note in notes] == said
+    assert [note.kind.partition(":")[0] for note in converted(path)[1].notes.problems] == said
 
 
 def test_streams_that_name_no_task_are_of_the_only_task(tmp_path: Path) -> None:
@@ -444,8 +443,7 @@ def ops_at(*times: tuple[str, int, int], device: str = GPU) -> bytes:
 def joined(tmp_path: Path, tf: bytes, gpu: bytes = GPU_RUN) -> tuple[list[dict[str, Any]], set[str]]:
     """Return the drawn slices, and the notes."""
     (tmp_path / "prof.json").write_bytes(gpu)
-    (tmp_path / "profile.tfprof").write_bytes(tf)
-    events, result = converted(tmp_path / "prof.json", tmp_path / "profile.tfprof")
+    events, result = converted(tmp_path / "prof.json", saved(tmp_path / "profile.tfprof", tf))
     return events, {note.kind for note in result.notes}
 
 
@@ -512,8 +510,7 @@ def test_other_times_are_not_drawn_together(tmp_path: Path, moved_us: int, devic
 
 def test_a_log_alone_is_not_drawn_beside_the_ops(tmp_path: Path, alone: Path) -> None:
     """Nothing relates its layers to them, which is said."""
-    (tmp_path / "run.log").write_text(benchmark()[1])
-    events, result = converted(tmp_path / "run.log", alone)
+    events, result = converted(saved(tmp_path / "run.log", benchmark()[1]), alone)
     assert [event["args"]["node"] for event in of(events, "operator")] == [CONVS[0]]
     assert [note.kind for note in result.notes] == [
         "layers of a log left out: without a GPU profile their clock is not related to the framework's ops"

@@ -174,8 +174,7 @@ def counted(texts: Sequence[str], *, also: Sequence[Row] = ()) -> list[Row]:
     ],
 )
 def test_ranges_that_count_steps_are_steps(texts: list[str], numbers: list[int], tmp_path: Path) -> None:
-    alignment = kineto_alignment(tmp_path, counted(texts))
-    assert [step.number for step in alignment.steps] == numbers
+    assert [step.number for step in kineto_alignment(tmp_path, counted(texts)).steps] == numbers
     # one that holds fewer of the launches is none
     others = [made for at in range(3) for made in launched(100 + at, 6000 + 10 * at, 5)]
     assert kineto_alignment(tmp_path, counted(texts, also=others)).steps == ()
@@ -599,8 +598,7 @@ def test_two_streams_of_one_thread_are_never_sure(tmp_path: Path) -> None:
     ids=["two", "one linear each", "each of another size"],
 )
 def test_what_repeats_less_is_no_block(calls: list[Called], tmp_path: Path) -> None:
-    found = kineto_alignment(tmp_path, rows_of(calls, FIRST_US, 1000))
-    assert not any(blocks_of(found, calls, 1000))
+    assert not any(blocks_of(kineto_alignment(tmp_path, rows_of(calls, FIRST_US, 1000)), calls, 1000))
 
 
 def test_a_part_that_the_user_named_stays_one(tmp_path: Path) -> None:

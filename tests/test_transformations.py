@@ -256,8 +256,7 @@ def test_each_number_changes_as_the_run_did(form: str, tmp_path: Path) -> None:
         if change.of_kernels or form != KERNELS_ONLY:
             changed = FORMS[form](change.of(run))
             assert changed != files, f"{name}: changes nothing"
-            found = numbers(written(changed, tmp_path / name))
-            assert found == before | change.expected(before), name
+            assert numbers(written(changed, tmp_path / name)) == before | change.expected(before), name
 
 
 def turned(value: Any) -> Any:

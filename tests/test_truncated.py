@@ -77,8 +77,7 @@ OWN = {"tfprof", "view"}
 
 
 def done(words: list[str], file: Path) -> Result:
-    whole = saved(file.parent / "whole.json", kineto())
-    places = {"FILE": str(file), "WHOLE": str(whole)}
+    places = {"FILE": str(file), "WHOLE": str(saved(file.parent / "whole.json", kineto()))}
     out = str(file.parent / "out")
     result = invoked(*[places.get(word, word.replace("OUT", out)) for word in words])
     assert result.exit_code in (0, 1), result.output
@@ -108,8 +107,7 @@ def test_every_command_says_that_a_file_is_cut_off(warm: None, command: str, nam
 
 
 def written(name: str, folder: Path) -> Path:
-    (folder / name).write_bytes(CUT[name]())
-    return folder / name
+    return saved(folder / name, CUT[name]())
 
 
 @pytest.mark.parametrize("name", ["trace.json", "prof.json.gz", "last.db"])
@@ -224,8 +222,7 @@ def test_every_format_says_it_in_the_same_words(name: str, share: float | None, 
         data, name = (gzip.decompress(data) if name.endswith(".gz") else data), name.removesuffix(".gz")
     else:
         data = {**PROFILES, **LOGS}[name](tmp_path)
-    (tmp_path / name).write_bytes(cut(data, share))
-    check(tmp_path / name, is_profile=name not in LOGS)
+    check(saved(tmp_path / name, cut(data, share)), is_profile=name not in LOGS)
 
 
 @pytest.mark.parametrize("share", SHARES[:3])
@@ -261,6 +258,5 @@ def test_a_log_is_joined_with_a_profile_of_builds_alone(tmp_path: Path) -> None:
     last = next(at for at, line in enumerate(lines) if "Iteration: 2" in line)
     lines.insert(last, conv_entry())
     (tmp_path / "run.log").write_text("".join(lines))
-    (tmp_path / "prof.json").write_bytes(as_json(built))
-    notes = analyse([tmp_path / "run.log", tmp_path / "prof.json"]).notes
+    notes = analyse([tmp_path / "run.log", saved(tmp_path / "prof.json", as_json(built))]).notes
     assert not [note for note in notes if "joining them with the profile failed" in note.kind]

@@ -30,8 +30,7 @@ SAMPLE = "xplane_jax08_mi300x_conv3d"
 
 
 def profile_of(data: bytes, folder: Path, notes: Notes | None = None, *, every_call: bool = False) -> Profile:
-    path = saved(folder / "a.xplane.pb", data)
-    (profile,) = read(path, xla, notes, every_call=every_call)
+    (profile,) = read(saved(folder / "a.xplane.pb", data), xla, notes, every_call=every_call)
     return profile
 
 
@@ -85,8 +84,7 @@ def test_steps_of_the_sample_are_the_executions_of_its_program() -> None:
 
 
 def measured(folder: Path, data: bytes) -> Measures:
-    path = saved(folder / "a.xplane.pb", data)
-    (measures,) = analyse([path]).run.measures
+    (measures,) = analyse([saved(folder / "a.xplane.pb", data)]).run.measures
     return measures
 
 
@@ -250,8 +248,7 @@ def test_executions_without_kernels_are_counted(own_lines: bool, programs: str, 
     else:
         lines.append(Line("Host Threads/77", calls, 77))
     data = plane("/device:GPU:0", [Line("Stream #1(Kernel)", kernels)]) + plane("/host:CPU", lines)
-    profile = profile_of(data, tmp_path)
-    assert profile.defects["program-without-kernels"] == lost
+    assert profile_of(data, tmp_path).defects["program-without-kernels"] == lost
     assert measured(tmp_path, data).completeness.counts == {"program-without-kernels": lost}
 
 
