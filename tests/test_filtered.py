@@ -109,6 +109,7 @@ def test_kernels_without_their_ops_were_taken_out_of_a_larger_file(count: int, t
     assert dict(made.completeness.counts) == ({"sampled": count} if count >= 10 else {})
     assert ("communication" in {one.rule.id for one in found}) is (count < 10)
     assert {one.severity for one in found if one.rule.id == "idle"} == {"low"} or count < 10
+    assert (made.steady.told.told_by == "repetition") is (count < 10)
 
 
 def test_few_numbers_tell_nothing(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ A, B, C = Ran("a", 2 * MS), Ran("b", 5 * MS), Ran("c", 1 * MS)
 def in_no_pass(made: Measures) -> Measures:
     """The same run, of which nothing names iterations."""
     made.alignment.links._pass_of[:] = array("i", [NONE]) * len(made.alignment.profile.activities)
-    number_repetitions(made.alignment.links)
+    number_repetitions(made.alignment.profile, made.alignment.links)
     return made
 
 

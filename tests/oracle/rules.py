@@ -318,12 +318,13 @@ def windows(
     ]
 
 
-def device(commands: Sequence[Command], steps: Sequence[Mark], calls: Sequence[Call]) -> Device:
-    """``steps``: those that are marked in the process; ``calls`` those of the process."""
+def device(commands: Sequence[Command], steps: Sequence[Mark], calls: Sequence[Call], *, is_part: bool) -> Device:
+    """``steps``: those that are marked in the process; ``calls`` those of the process. ``is_part``: rows were filtered
+    out, so what comes again shows no steps."""
     early = before(commands)
     marked = bool(steps)
     sequence: dict[int, int] = {}
-    if not marked:
+    if not marked and not is_part:
         steps, sequence = repeated(commands, early)
     own = [sequence.get(at, step) for at, step in enumerate(membership(commands, steps, early))]
     lost = lost_launches(commands, calls)
@@ -363,7 +364,8 @@ def answer(recording: Recording) -> Answer:
         ]
         steps = marked_steps([mark for mark in recording.marks if mark.process == process], launches)
         calls = [call for call in recording.calls if call.process == process]
-        told.devices[process, number] = device(commands, steps, calls)
+        taken = recording.lost or filtered_out(recording.numbers.get(process, set()))
+        told.devices[process, number] = device(commands, steps, calls, is_part=taken > 0)
     for process in {process for process, _ in devices}:
         own = [commands for (of, _), commands in devices.items() if of == process]
         told.missing[process] = missing(own, [call for call in recording.calls if call.process == process])

@@ -165,7 +165,7 @@ STEPS: tuple[Step, ...] = (
     Step((), place_updates),
     Step((), place_between),
     Step((by.ORDER,), place_nameless_replays),
-    Step((), lambda attribution: number_repetitions(attribution.links)),
+    Step((), lambda attribution: number_repetitions(attribution.profile, attribution.links)),
 )
 """Strongest first. `Links` never overrides stronger links, so a step only adds what is missing."""
 

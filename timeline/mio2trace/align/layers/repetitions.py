@@ -26,7 +26,7 @@ from mio2trace.align.processes import is_collective
 from mio2trace.align.rates import LIKE, TOLERANCE_NS
 from mio2trace.evidence import ORDER, RECURRENCE
 from mio2trace.model.log import Direction
-from mio2trace.model.profile import NAMELESS, Activity
+from mio2trace.model.profile import NAMELESS, Activity, Profile
 from mio2trace.model.tables import NEVER, NO, Activities, Numbers, by_key, in_order_of, present
 
 # -- A sequence of kernels gets the layers of the same sequence with known layers --------------------------------------
@@ -350,9 +350,13 @@ MOST_SET_UP = 0.5
 """Share of the kernels that may come before the first repetition."""
 
 
-def number_repetitions(links: Links) -> None:
-    """Number repetitions of kernels as passes, if no pass has a kernel. Set-up and searches are not compared."""
-    commands = links.commands
+def number_repetitions(profile: Profile, links: Links) -> None:
+    """Number repetitions of kernels as passes, if no pass has a kernel. Set-up and searches are not compared.
+
+    What is left of a file from which rows were filtered repeats otherwise than the run did."""
+    commands = profile.commands
+    if profile.defects.get("sampled"):
+        return
     set_up = {number for number, pass_ in enumerate(links.passes) if pass_.phase in ("before", "setup")}
     passes = np.asarray(links.pass_of)[commands.is_kernel]
     if not np.isin(passes, [NONE, *set_up]).all():
