@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mio2trace.model.profile import NOT_OPENCL, Activity, Call, OpenClLaunch, Profile, Resources
-from mio2trace.model.tables import NO, Activities, Calls, Growing, Index, by_code, distinct, present, sorted_pool
+from mio2trace.model.tables import (
+    NO,
+    Activities,
+    Calls,
+    Growing,
+    Index,
+    Numbers,
+    by_code,
+    distinct,
+    present,
+    sorted_pool,
+)
 
 numbers = st.none() | st.integers(-(1 << 62), (1 << 63) - 1)
 sizes = st.none() | st.tuples(*[st.integers(0, 1 << 31)] * 3)
@@ -122,6 +136,18 @@ def test_codes_are_told_apart_whether_they_are_counted_or_sorted(codes: list[int
     ]
     pool = sorted_pool(column)
     assert (list(pool.values), list(pool.each())) == (sorted({*codes}), codes)
+
+
+@pytest.mark.parametrize(("find", "columns"), [(present, 2), (sorted_pool, 5)])
+def test_numbers_far_apart_are_told_apart_in_little_memory(find: Callable[[Numbers], object], columns: float) -> None:
+    """A column of ten million takes 80 MB."""
+    column = np.arange(100_000) % 3000 * 10**9
+    tracemalloc.start()
+    try:
+        find(column)
+        assert tracemalloc.get_traced_memory()[1] < columns * column.nbytes
+    finally:
+        tracemalloc.stop()
 
 
 @given(

@@ -143,28 +143,48 @@ def placed(column: NDArray[Any]) -> tuple[Numbers, Codes]:
     takes the memory of the rows, however far apart the numbers are."""
     least, count = _span(column)
     if count:
-        column = column - least if least else column  # ten million take 80 MB
-        found = np.flatnonzero(np.bincount(column))
+        found = present(column)
         place = np.empty(count, np.int32)
-        place[found] = np.arange(len(found))
-        return found + least, place[column]
+        place[found - least] = np.arange(len(found))
+        return found, place[_from(column, least)]
     # Neighbours are often equal: then few of them are sorted.
     begins = np.flatnonzero(np.append(True, column[1:] != column[:-1])[: len(column)])
-    found, codes = np.unique(column[begins], return_inverse=True)
-    return found, np.repeat(codes.astype(np.int32), np.diff(begins, append=len(column)))
+    heads = column[begins]
+    order = np.argsort(heads, kind="stable")
+    ordered = heads[order]
+    is_first = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
+    found = ordered[is_first]
+    del ordered, heads  # each may take as much memory as the column
+    codes = np.empty(len(order), np.int32)
+    codes[order] = np.cumsum(is_first, dtype=np.int32) - 1
+    del order
+    return found, np.repeat(codes, np.diff(begins, append=len(column)))
 
 
 def present(column: NDArray[Any]) -> Numbers:
     """The distinct numbers of a column, in ascending order."""
-    return placed(column)[0]
+    least, count = _span(column)
+    if count:
+        return np.flatnonzero(np.bincount(_from(column, least))) + least
+    ordered = np.sort(
+        column, kind="stable"
+    )  # `np.unique` loads masked arrays, which takes longer than all else of a small run
+    found: Numbers = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
+    return found
 
 
 def distinct(codes: NDArray[Any]) -> tuple[Numbers, Numbers]:
     """The first row of each distinct code, in order, and for each row the place of its code in that order."""
-    found, place_of = placed(codes)
-    first = firsts(place_of, len(found))
-    order = np.argsort(first)
-    place = np.empty_like(order)
+    least, count = _span(codes)
+    if count:
+        place_of: NDArray[Any] = _from(codes, least)
+    else:
+        found, place_of = placed(codes)
+        count = len(found)
+    first = firsts(place_of, count)
+    there = np.flatnonzero(first >= 0)
+    order = there[np.argsort(first[there])]
+    place = np.empty(count, np.int64)
     place[order] = np.arange(len(order))
     return first[order], place[place_of]
 
@@ -176,6 +196,11 @@ def _span(column: NDArray[Any]) -> tuple[int, int]:
         return 0, 0
     least, most = int(column.min()), int(column.max())
     return (least, most - least + 1) if most - least <= 2 * len(column) + 1000 else (0, 0)
+
+
+def _from(column: NDArray[Any], least: int) -> NDArray[Any]:
+    """The numbers counted from the least one; the column itself if that is 0, as ten million take 80 MB."""
+    return column - least if least else column
 
 
 def in_order_of(codes: NDArray[Any]) -> Numbers:
