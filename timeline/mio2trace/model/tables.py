@@ -166,9 +166,8 @@ def present(column: NDArray[Any]) -> Numbers:
     least, count = _span(column)
     if count:
         return np.flatnonzero(np.bincount(_from(column, least))) + least
-    ordered = np.sort(
-        column, kind="stable"
-    )  # `np.unique` loads masked arrays, which takes longer than all else of a small run
+    # `np.unique` loads masked arrays, which takes longer than all else of a small run.
+    ordered = np.sort(column, kind="stable")
     found: Numbers = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
     return found
 
