@@ -141,12 +141,16 @@ def test_lines_without_a_prefix_are_of_the_thread_before() -> None:
 
 
 def test_elapsed_time_is_summed_and_date_time_is_local() -> None:
-    times = ("1.500", "0.250", "12345.678 (2026-03-04T05:06:07.089Z)")
+    """Equal stamps are one object, as a log has many lines per millisecond; a day that is none is no stamp."""
+    date = "(2026-03-04T05:06:07.089Z)"
+    times = ("1.500", "0.250", f"12345.678 {date}", f"0.001 {date}", "0.001 (2026-02-31T05:06:07.089Z)")
     log, _, _ = decode(
         "".join(f"MIOpen(HIP) {at}: Info [ConvolutionForward] algo = 0, workspace = 5\n" for at in times)
     )
-    assert [record.elapsed_ns for record in log.records] == [1_500_000, 1_750_000, 12_347_428_000]
+    assert [record.elapsed_ns for record in log.records][:3] == [1_500_000, 1_750_000, 12_347_428_000]
     assert log.records[2].stamp == LocalTime(2026, 3, 4, ((5 * 60 + 6) * 60 + 7) * 10**9 + 89_000_000)
+    assert log.records[3].stamp is log.records[2].stamp
+    assert log.records[4].stamp is None
 
 
 LINES = entry_text().splitlines(keepends=True)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from types import MappingProxyType
 
 import msgspec
@@ -169,7 +170,10 @@ def type_and_shape(body: bytes) -> tuple[bytes, bytes]:
 def stamp_of(date: bytes | None) -> LocalTime | None:
     """Read ``2026-11-20T11:39:11.123Z``, which is local time in spite of the Z."""
     found = _DATE.search(date) if date else None
-    return None if found is None else local_time(*found.groups())
+    return None if found is None else _local_time(*found.groups())
+
+
+_local_time = lru_cache(maxsize=1 << 12)(local_time)  # a log has many lines per millisecond, which share their stamp
 
 
 Subject = str
