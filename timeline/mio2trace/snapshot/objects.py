@@ -268,7 +268,7 @@ def from_tables(root: type[msgspec.Struct], tables: Iterable[Table]) -> Any:
             raise Damaged(f"a table of {table.part!r} out of order")
         last = order[kind]
         made, heavy = _records(kind, table.data, records, weights)
-        own = [len(one) if isinstance(one, Activities | Calls) else 1 for one in made]
+        own = list(map(len, made)) if kind in (_CALLS, _ACTIVITIES) else [1] * len(made)
         records += made
         weights += map(sum, zip(own, *heavy, strict=True))
         rows += sum(own)
