@@ -19,6 +19,7 @@ from mio2trace.files import Input
 from mio2trace.model.miopen import Message, MiopenLog
 from mio2trace.model.profile import Activity, BufferCreated, Call, Inputs, OpenCl, OpenClLaunch, Profile, Program, Range
 from mio2trace.model.tables import NO, Activities, Calls, Pool
+from mio2trace.model.tf import TfNode
 from mio2trace.notes import InputError, Notes
 from mio2trace.privacy import never_shown, records
 from mio2trace.queries import opened
@@ -191,6 +192,18 @@ def test_what_is_damaged_is_refused(field: str, value: object, said: str) -> Non
     changed = msgspec.msgpack.encode(columns | {field: value} if field else [columns])
     with pytest.raises((Damaged, LookupError, TypeError, ValueError, msgspec.MsgspecError), match=said):
         from_tables(Profile, [*tables[:at], Table("Activities", changed), *tables[at + 1 :]])
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        TfNode(name="n", op="n", input_shapes=((0, (64, 101)), (1, ())), output_shapes=((2, (1,)),)),
+        Range("operator", "op", 0, 0, 1, inputs=Inputs(((5, 6), None, ((2, 3), (4,)), (7, (8, 9))))),
+    ],
+)
+def test_shapes_of_every_form_come_back(root: msgspec.Struct) -> None:
+    """With the place of an input, of a list of tensors, and where a list holds more than tensors."""
+    assert from_tables(type(root), to_tables(root)) == root
 
 
 def test_tables_that_do_not_belong_are_refused() -> None:

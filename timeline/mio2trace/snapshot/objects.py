@@ -376,8 +376,7 @@ class _Field(NamedTuple):
         if self.holds is None:
             if self.hint in _WHOLE:
                 return bytes
-            inside = _of_decoder(self.hint)
-            return _coded(inside) if self.is_coded else GenericAlias(list, (inside,))
+            return _coded(self.hint) if self.is_coded else GenericAlias(list, (self.hint,))
         if self.holds.is_mapping:
             return GenericAlias(list, (GenericAlias(dict, (get_args(self.hint)[0], _Number)),))
         one: Any = _Number | None if NoneType in get_args(self.hint) else _Number
@@ -419,10 +418,7 @@ class _Field(NamedTuple):
             return [None if number == NO else number for number in _known(column, self.hint, where).tolist()]
         if not self.is_coded:
             return list(column)
-        words = column.words
-        if any(_is_mixed(word) for word in words):
-            raise Damaged(f"{where} is of several types")
-        return [words[code] for code in column.codes]
+        return [column.words[code] for code in column.codes]
 
 
 def _known(data: bytes, hint: Any, where: str) -> Numbers:
@@ -431,13 +427,6 @@ def _known(data: bytes, hint: Any, where: str) -> Numbers:
     if hint is int and NO in values:
         raise Damaged(f"{where} is no number")
     return values
-
-
-def _is_mixed(value: object) -> bool:
-    """Return whether a value is a tuple of tuples and numbers, whose type the decoder cannot decide."""
-    return isinstance(value, tuple) and any(
-        isinstance(one, tuple) and len(set(map(type, one))) > 1 and tuple in map(type, one) for one in value
-    )
 
 
 @cache
@@ -499,19 +488,6 @@ def _scalars_in(hint: Any) -> Iterator[type]:
         yield NoneType if hint is None else hint
     else:
         yield origin
-
-
-def _of_decoder(hint: Any) -> Any:
-    """Return ``hint`` in a form for the decoder, which cannot distinguish two kinds of tuples (`_is_mixed`)."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is tuple:
-        return GenericAlias(tuple, tuple(one if one is Ellipsis else _of_decoder(one) for one in arguments))
-    tuples = [one for one in arguments if get_origin(one) is tuple]
-    if origin in (Union, UnionType) and len(tuples) > 1:
-        inside = reduce(or_, [get_args(one)[0] for one in tuples])
-        others = [one for one in arguments if one not in tuples]
-        return reduce(or_, [GenericAlias(tuple, (inside, Ellipsis)), *others])
-    return hint
 
 
 # -- classes ---------------------------------------------------------------------------------------------------------
