@@ -222,6 +222,19 @@ def test_counters_are_columns_and_arguments(tmp_path: Path) -> None:
     assert (args["counters"]["FETCH_SIZE"], args["measured"]["read_bytes"]) == (10.625, 10880)
 
 
+@pytest.mark.parametrize("options", [(), ("--raw",), ("--unit", "us"), ("--raw", "--unit", "us")])
+@pytest.mark.parametrize("name", ["kernel_ns", "p3_p2_us", "overhead_us", "in_queue", "queued_ns"])
+def test_a_counter_called_as_a_time_changes_none(name: str, options: tuple[str, ...], tmp_path: Path) -> None:
+    """In no unit, and by neither of its names."""
+    found = []
+    for counter in (name, "other"):
+        path = saved(tmp_path / "a.csv", HEAD + row(1, counter, "7003", 1000))
+        (made,) = json_of("kernels", path, *options)
+        assert made.pop(f"{counter}'" if counter == name else counter) == 7003
+        found.append(made)
+    assert found[0] == found[1]
+
+
 def test_sums_by_name_and_tables_of_a_dataset_have_what_was_measured(tmp_path: Path) -> None:
     """Against sums over the database's rows: bytes per name, bandwidth over the time of its kernels."""
     path, _ = read_database(tmp_path)

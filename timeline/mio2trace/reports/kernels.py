@@ -33,7 +33,7 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.ops.operation import Operation, operation_name, problem_name
 from mio2trace.outgoing import count
 from mio2trace.reports import STATISTICS, Cell, ColumnRows, Row, Table, describe, in_ns, known, ns_cells
-from mio2trace.schema import recorded, shown_in
+from mio2trace.schema import base_of, recorded, shown_in
 
 _RAW = {
     "p3_p2": "kernel", "t1_t0": "host", "p3_p0": "command_time", "p2_p1": "submit_wait", "p1_p0": "queue_wait",
@@ -127,12 +127,13 @@ def named_columns(commands: Activities) -> dict[str, Numbers | Pool[Any]]:
 
 def _counter_columns(profile: Profile, kernels: Activities, taken: Sequence[str]) -> dict[str, Pool[Any]]:
     """Return a column for each hardware counter (with its unit if the source states one), then columns with their
-    meaning."""
+    meaning. None is called as one of ``taken`` in any unit of time, nor by its spoken name."""
     columns: dict[str, Pool[Any]] = {}
+    bases = {base_of(of)[0] for name in taken for of in (name, spoken(name))}
     collected = kernels.counters
     for place, counter in enumerate(profile.counters):
         name = f"{counter.name} ({counter.unit})" if counter.unit else counter.name
-        while name in taken or name in columns or name in _MEASURED:
+        while base_of(name)[0] in bases or name in columns or name in _MEASURED:
             name += "'"
         found = [values[place] if values and place < len(values) else None for values in collected.values]
         columns[name] = Pool([None if value is None else plain(value) for value in found], collected.codes)
