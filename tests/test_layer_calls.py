@@ -495,6 +495,28 @@ def test_an_unmarked_step_of_training_lasts_until_the_next(tmp_path: Path, is_tr
     assert measures.steady.told.steady == ((1, 2, 3) if is_trained else (1, 2, 3, 4))
 
 
+@pytest.mark.parametrize(
+    ("first_us", "is_built", "steady", "length_ns", "told"),
+    [
+        (0, False, (1, 2), 1_000_000, "the first is as warm"),
+        (1000, False, (1,), 1_000_000, "only the length of 1 is known and may be cold"),
+        (0, True, (2,), 1_000_000, "the end of 3 is not known"),
+        (1000, True, (2,), 109_000, "the end of 2 is not known"),
+    ],
+)
+def test_an_unmarked_last_step_makes_no_other_cold(
+    tmp_path: Path, first_us: int, is_built: bool, steady: tuple[int, ...], length_ns: int, told: str
+) -> None:
+    """The loop loads data for most of each step. What follows the last step is not recorded, so it looks short."""
+    events = [one for at in range(first_us, 3000, 1000) for one in step([ALIKE] * 3, FIRST_US + at, 100 + at // 5)]
+    built = row("cuda_runtime", "hipModuleLoad", 7, 7, FIRST_US + first_us + 30, 1, correlation=9999)
+    (measures,) = mio2trace.analyse([kineto_file(tmp_path, [*events, *[built] * is_built])]).run.measures
+    assert measures.steady.told.steady == steady
+    assert told in measures.steady.told.rule
+    assert measures.steady.step_time is not None
+    assert measures.steady.step_time.length_ns == length_ns
+
+
 SCALED: Op = "aten::mul", "aten::mul", []
 
 

@@ -17,7 +17,7 @@ commands launched before the recording or between two steps are in no iteration.
   the shorter one counts;
 * *endless*: the last of iterations that only repeat, if the lengths of others are known. Nothing shows where it ends.
   Nor is the last step of an unmarked training, or the last execution of an XLA program, as long as the others, which
-  last until the next one begins.
+  last until the next one begins. Its length makes no other one cold.
 
 A single complete iteration may be cold, and the rule says so, unless a warm-up phase ran its kernels before, or its
 mark (``ProfilerStep#6``) shows that steps ran before it. So may the first of two repetitions.
@@ -196,17 +196,19 @@ def iterations_of(
     whole = [at for at in steady if at not in cut]
     kind = _fullest_kind(found, whole)
     of_kind = [at for at in whole if found[at].kind == kind]
-    cold, longer = _cold(found, of_kind) if told_by != "whole" else ({}, [])
+    unmarked = len(found) - 1 if contiguous or _are_executions(alignment) else NONE
+    # An unmarked step lasts until the next one begins. The last one ends with its last command, so it looks short.
+    judged = [msgspec.structs.replace(one, step_ns=None) if at == unmarked else one for at, one in enumerate(found)]
+    cold, longer = _cold(judged, of_kind) if told_by != "whole" else ({}, [])
     counted = [at for at in of_kind if at not in cold and at not in longer]
     is_warm_up = phase == "warm-up" and bool(counted)
     # The end of the last repetition is unknown: it is in no mean, so that all of them are over the same iterations.
     repeated = told_by == "repetition"
-    unmarked = contiguous or _are_executions(alignment)
-    endless = [at for at in counted if (repeated and found[at].step_ns is None) or (unmarked and at == len(found) - 1)]
+    endless = [at for at in counted if at == unmarked or (repeated and found[at].step_ns is None)]
     if alignment.profile.calls_wait or len(endless) == len(counted):
         endless = []
     counted = [at for at in counted if at not in endless]
-    is_one = len(of_kind) - (len(endless) if repeated else 0) == 1
+    is_one = len(of_kind) - (len(endless) if repeated or of_kind == [0, unmarked] else 0) == 1
     told = Iterations(
         all=tuple(found),
         steady=tuple(found[at].number for at in counted),
@@ -231,6 +233,8 @@ def iterations_of(
         slowest=slowest,
     )
     rule = "the warm-up, the only pass, may be cold" if is_warm_up else _rule(told, counted, cut, cold, ends)
+    if counted == [unmarked] and len(found) > 1:
+        rule += f"; the end of {found[unmarked].number} is not known"
     return msgspec.structs.replace(told, rule=rule)
 
 
