@@ -198,10 +198,6 @@ def _table(*needed: str, without: str = "\n") -> Callable[[bytes], bool]:
     return lambda head: set(needed) <= (columns := set(header(head))) and without not in columns
 
 
-def _json(form: re.Pattern[bytes]) -> Callable[[bytes], bool]:
-    return lambda head: _is_json(head) and form.match(head) is not None
-
-
 def _database(*words: bytes) -> Callable[[bytes], bool]:
     return lambda head: head.startswith(MAGIC) and any(word in head for word in words)
 
@@ -229,7 +225,7 @@ _TRACE = (
 _TIMES = "a run with --kernel-trace (rocprofv3) or --stats (rocprof), which records times"
 _SOURCE = "the files that it was made from (`mio2trace view`, `query` and `compare` read the trace)"
 KNOWN: tuple[Known, ...] = (
-    Known(_json(_OWN_JSON), "a trace that mio2trace wrote", _SOURCE),
+    Known(lambda head: _is_json(head) and _OWN_JSON.match(head) is not None, "a trace that mio2trace wrote", _SOURCE),
     Known(
         lambda head: b"generator" in head[:400] and b"mio2trace " in head[:400] and _is_perfetto(head),
         "a trace that mio2trace wrote", _SOURCE,
@@ -265,15 +261,29 @@ KNOWN: tuple[Known, ...] = (
     Known(_table("sample_timestamp", "exec_mask", "instruction"), "a table of samples of the program counter", _TRACE),
     Known(_table("node_id", "logical_node_id", "agent_type"), "a table of a machine's processors", _TRACE),
     Known(
-        _json(_AUTOGRAD), "a trace of torch.autograd.profiler (PyTorch before 1.8)",
+        lambda head: _is_json(head) and _AUTOGRAD.match(head) is not None,
+        "a trace of torch.autograd.profiler (PyTorch before 1.8)",
         "one of torch.profiler, of PyTorch 1.8 or newer",
     ),
     Known(lambda head: _is_json(head) and b'"Ascend Hardware"' in head, "a trace of Ascend's profiler", _PROFILE),
-    Known(_json(_EXECUTION), "an execution trace of PyTorch (a graph of its ops)", "the trace of torch.profiler"),
-    Known(_json(_XLA_TRACE), "a Chrome trace that JAX's or TensorFlow's profiler made of its profile", _XPLANE),
+    Known(
+        lambda head: _is_json(head) and _EXECUTION.match(head) is not None,
+        "an execution trace of PyTorch (a graph of its ops)",
+        "the trace of torch.profiler",
+    ),
+    Known(
+        lambda head: _is_json(head) and _XLA_TRACE.match(head) is not None,
+        "a Chrome trace that JAX's or TensorFlow's profiler made of its profile", _XPLANE,
+    ),
     Known(lambda head: _PPROF.match(head) is not None, "a pprof profile (of memory, or samples of the host)", _PROFILE),
-    Known(_json(_SPEEDSCOPE), "a speedscope profile (samples of the host)", _PROFILE),
-    Known(_json(_SCHEMA), "a JSON schema, which holds no data", _TRACE),
+    Known(
+        lambda head: _is_json(head) and _SPEEDSCOPE.match(head) is not None,
+        "a speedscope profile (samples of the host)", _PROFILE,
+    ),
+    Known(
+        lambda head: _is_json(head) and _SCHEMA.match(head) is not None,
+        "a JSON schema, which holds no data", _TRACE,
+    ),
     Known(
         _database(b"CUPTI_ACTIVITY", b"TARGET_INFO_NIC", b"TARGET_INFO_GPU"),
         "a database of NVIDIA's Nsight Systems", _PROFILE,
