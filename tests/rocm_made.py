@@ -207,9 +207,10 @@ def v3_object(one: Run) -> bytes:
 
     kernels, symbols = [], []
     for place, (name, start, end, key, tid) in enumerate(one.kernels, 1):
-        symbols.append({"kernel_id": place, "kernel_name": f"{name}.kd", "formatted_kernel_name": name})
+        symbol = place + 7  # a number of its own, not that of the dispatch
+        symbols.append({"kernel_id": symbol, "kernel_name": f"{name}.kd", "formatted_kernel_name": name})
         info = {
-            "agent_id": {"handle": 9}, "queue_id": {"handle": 16}, "kernel_id": place, "dispatch_id": place,
+            "agent_id": {"handle": 9}, "queue_id": {"handle": 16}, "kernel_id": symbol, "dispatch_id": place,
             "workgroup_size": {"x": 64, "y": 1, "z": 1}, "grid_size": {"x": 128, "y": 2, "z": 1},
             "group_segment_size": 512, "private_segment_size": 0,
         }  # fmt: skip

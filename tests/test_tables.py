@@ -73,7 +73,9 @@ def test_columns_of_calls_are_those_of_the_records(records: tuple[Activity, ...]
 def test_calls_survive_as_columns(records: list[Call]) -> None:
     table = Calls(records)
     columns = {field: getattr(table, field) for field in Call.__struct_fields__}
-    assert Calls.of_columns(len(records), **columns) == records
+    again = Calls.of_columns(len(records), **columns)
+    assert again == records
+    assert hash(again) == hash(tuple(records))
     assert table.take([at for at, one in enumerate(records) if one.thread == 1]) == [
         one for one in records if one.thread == 1
     ]
