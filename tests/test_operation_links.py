@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from math import log
 from pathlib import Path
 from random import Random
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -25,8 +26,9 @@ from mio2trace.align import align, rates
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import Timeline
 from mio2trace.align.links import NONE, Links
-from mio2trace.align.operations.chances import Posterior
-from mio2trace.align.operations.likelihood import gemm_key, may_be_part, parts
+from mio2trace.align.operations.chances import Chances, Posterior
+from mio2trace.align.operations.lattice import LIKE_KERNELS, Repeats, Windows
+from mio2trace.align.operations.likelihood import Likelihood, gemm_key, may_be_part, parts
 from mio2trace.align.operations.stream import _doubt_changes, link_operations
 from mio2trace.align.same_run import same_process
 from mio2trace.evidence import POSITION
@@ -285,6 +287,27 @@ def test_one_call_again_and_again_is_linked_each_time(times: int) -> None:
     for _ in range(times):
         maker.kernel("MIOpenConv1x1", x, w, y, of=conv(maker, x, w, y))
     assert maker.right().operation_by == ["buffers"] * times
+
+
+@pytest.mark.parametrize(("without", "is_torn", "copied"), [([], False, 40), ([], True, 60), (["buffers"], False, 60)])
+def test_a_repetition_is_copied_while_kernels_fit_as_well(without: list[str], is_torn: bool, copied: int) -> None:
+    """One of sixty equal calls names another buffer, or its entry is cut off, which makes no fit worse."""
+    maker = Maker()
+    x, w, y, other = maker.buffers(4)
+    for number in range(60):
+        is_torn_here = is_torn and number == 40
+        named = other if number == 40 and not is_torn else w
+        maker.kernel("MIOpenConv1x1", x, w, y, of=conv(maker, x, named, y, torn=is_torn_here))
+    likelihood = Likelihood(maker.profile(), range(60), maker.operations, {}, frozenset(without))
+    fits = [likelihood.fit(number, number) for number in range(60)]
+    assert next((number for number in range(60) if fits[number] != fits[0]), 60) == copied
+    posterior, known = Posterior.of_none(60), LIKE_KERNELS + 2
+    posterior.operation[: known + 1] = range(known + 1)
+    windows = Windows(first=range(60), last=range(60), by=POSITION)
+    repeats = Repeats(likelihood, windows, cast("Chances", SimpleNamespace(begun=bytes(60), lost=bytes(60))))
+    assert repeats.after(known, known - 1, 0, posterior) == (known, known - 1)
+    assert repeats.after(known + 1, known, 0, posterior) == (copied, copied - 1)
+    assert posterior.operation[:copied] == [*range(copied)]
 
 
 def test_launch_lines_link_kernels_of_unknown_names() -> None:
