@@ -463,6 +463,7 @@ def test_kernels_enqueued_while_an_op_ran_are_its_layers(tmp_path: Path) -> None
     """Step 0 is iteration 1; what no op of a layer enclosed stays outside."""
     tf = ops_at(
         (CONVS[0], STAMPS[0] - 3, STAMPS[1] + 50),
+        ("v/tower_0/cg/conv0/BiasAdd", STAMPS[1] - 2, STAMPS[1] + 40),  # beside the other one
         (CONVS[1], STAMPS[2], STAMPS[2] + 1),
         ("other", STAMPS[3], STAMPS[3] + 9),
     )
