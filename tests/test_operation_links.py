@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +26,7 @@ from benchmarks.damages.run import CannotError, Run
 from mio2trace.align import align, rates
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import Timeline
+from mio2trace.align.layers.repetitions import place_updates
 from mio2trace.align.links import NONE, Links
 from mio2trace.align.operations.chances import Chances, Posterior
 from mio2trace.align.operations.lattice import LIKE_KERNELS, Repeats, Windows
@@ -33,6 +35,7 @@ from mio2trace.align.operations.stream import _doubt_changes, link_operations
 from mio2trace.align.same_run import same_process
 from mio2trace.evidence import POSITION
 from mio2trace.model.choices import Gemm
+from mio2trace.model.log import FrameworkLog, LayerTime, LogEvent
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.model.profile import Activity, BufferCreated, OpenClLaunch, Profile, Queue
 from mio2trace.notes import InputError, Notes
@@ -308,6 +311,38 @@ def test_a_repetition_is_copied_while_kernels_fit_as_well(without: list[str], is
     assert repeats.after(known, known - 1, 0, posterior) == (known, known - 1)
     assert repeats.after(known + 1, known, 0, posterior) == (copied, copied - 1)
     assert posterior.operation[:copied] == [*range(copied)]
+
+
+@pytest.mark.parametrize(
+    ("layer_lines", "ended", "is_update"),
+    [([(0, 5)], 20, True), ([(1, 15), (0, 5)], 20, True), ([(0, 15), (0, 5)], 20, False), ([(0, 5)], 10, False)],
+)
+def test_a_call_behind_the_last_layer_line_is_its_iterations(
+    layer_lines: list[tuple[int, int]], ended: int, is_update: bool
+) -> None:
+    """Calls at lines 1 and 11 of log 0. Layer lines, also those of another log, are (log, line) in any order."""
+    maker = Maker()
+    x, w, y = maker.buffers(3)
+    for _ in range(2):
+        maker.kernel("MIOpenConv1x1", x, w, y, of=conv(maker, x, w, y))
+    logs = [
+        FrameworkLog(
+            source=source,
+            layers=[
+                LayerTime(source=of, line=line, index=0, layer="conv1", direction="forward", printed_ns=1)
+                for of, line in layer_lines
+                if of == source
+            ],
+            events=(LogEvent(source=0, line=ended, kind="iteration", number=1 << 70),) * (source == 0),
+        )
+        for source in range(2)
+    ]
+    run = Attribution(maker.profile(), Notes(), logs=logs, operations=maker.operations)
+    iteration = run.links.pass_id("iteration", 1 << 70)
+    run.links.give_pass([0], iteration)
+    run.links.give_operations(np.arange(2), np.arange(2), "buffers")
+    place_updates(run)
+    assert list(run.links.pass_of) == [iteration, iteration if is_update else NONE]
 
 
 def test_launch_lines_link_kernels_of_unknown_names() -> None:
