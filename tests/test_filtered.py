@@ -99,7 +99,7 @@ def test_the_answer_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("count", [9, 10])
 def test_kernels_without_their_ops_were_taken_out_of_a_larger_file(count: int, tmp_path: Path) -> None:
-    """Collectives alone: what else the device did is not known, so none of them is said to run alone."""
+    """The file has collectives alone. Nobody knows what else the device did, so no finding says that they run alone."""
     some = [
         row("kernel", "ncclDevKernel_Generic", 0, 7, 1000.0 * at, 300, device=0, stream=7, correlation=500 + 7 * at,
             External_id=20 + 3 * at)

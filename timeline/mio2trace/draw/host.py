@@ -619,7 +619,7 @@ class ApiCalls(Threads):
         self._rows = [(Thread(index=0), 0, Row(*times, items))] if len(items) else []
 
     def _chosen(self, row: Row, launched: Numbers, chosen: Chosen) -> Row:
-        """Return whole calls: of those that launched something the ones of drawn activities."""
+        """Return whole calls. A call that launched something is drawn if one of its activities is."""
         is_drawn = chosen.have_time(row.starts, row.ends) & (row.ends - row.starts >= chosen.min_ns)
         is_drawn &= not chosen.longest_only
         return row.take(np.where(row.items < self._first_other, launched[row.items] > 0, is_drawn))
