@@ -23,6 +23,7 @@ from mio2trace.model.profile import Activity, Call, Counter, Profile
 from mio2trace.model.tables import NO, Activities
 from mio2trace.notes import Notes
 from mio2trace.readers.rocm import rocpd, v3_csv, v3_json
+from mio2trace.reports import in_unit, stacked
 from mio2trace.reports.kernels import enqueue_table
 from tests.commands import invoked, json_of
 from tests.conftest import ROOT, shared_folder
@@ -233,6 +234,14 @@ def test_a_counter_called_as_a_time_changes_none(name: str, options: tuple[str, 
         assert made.pop(f"{counter}'" if counter == name else counter) == 7003
         found.append(made)
     assert found[0] == found[1]
+
+
+def test_moments_and_counters_are_in_no_other_unit(tmp_path: Path) -> None:
+    path = saved(tmp_path / "a.csv", HEAD + row(1, "stall_ns", "7003", 1000))
+    (made,) = json_of("kernels", path, "--unit", "us")
+    assert [made[name] for name in ("kernel_us", "start_ns", "end_ns", "stall_ns")] == [0.05, 1000, 1050, 7003]
+    beside = stacked([({"rank": 0}, enqueue_table(analyse([path]).run.profiles[0]))])
+    assert {"p3_p2_us", "p2_ns", "p3_ns", "stall_ns"} < {*in_unit(beside, "us").columns}
 
 
 def test_sums_by_name_and_tables_of_a_dataset_have_what_was_measured(tmp_path: Path) -> None:

@@ -30,7 +30,8 @@ from mio2trace.model.profile import Clock, Collective, Inputs, Process, Profile,
 from mio2trace.notes import Notes
 from mio2trace.ops.aten import plain
 from mio2trace.ops.operation import problem_name
-from mio2trace.ranks import HOST, WORK, meetings, said, straggler, table, totals
+from mio2trace.ranks import HOST, WORK, each_table, meetings, said, straggler, table, totals
+from mio2trace.reports import in_unit
 from mio2trace.trace import Slice
 from tests.commands import invoked, json_of, stderr_of
 from tests.conftest import shared_folder
@@ -173,6 +174,7 @@ def test_collectives_that_not_all_ranks_ran_are_left_out() -> None:
     assert meetings(job([rank(0, [USUAL] * 3, meet=MEET)])) == []
     none = totals([], [])
     assert said(none, []) == table(none, []).empty
+    assert {"start_ns", "skew_us"} < {*in_unit(each_table([], []), "us").columns}
 
 
 def exchanging(profile: Profile, *, early: int = -1) -> Profile:
