@@ -240,8 +240,8 @@ def iterations_of(
 
 def _are_executions(alignment: Alignment) -> bool:
     """Return whether the steps are executions of an XLA program: each but the last ends where the next begins."""
-    is_xla = alignment.profile.framework.name == XLA
-    return is_xla and all(one.end_ns == other.start_ns for one, other in pairwise(alignment.steps))
+    are_several = alignment.profile.framework.name == XLA and len(alignment.steps) > 1
+    return are_several and all(one.end_ns == other.start_ns for one, other in pairwise(alignment.steps))
 
 
 def _is_warmed_up(alignment: Alignment, place_of: Codes, place: int, number: int) -> bool:
