@@ -507,7 +507,7 @@ def test_an_unmarked_step_of_training_lasts_until_the_next(tmp_path: Path, is_tr
 def test_an_unmarked_last_step_makes_no_other_cold(
     tmp_path: Path, first_us: int, is_built: bool, steady: tuple[int, ...], length_ns: int, told: str
 ) -> None:
-    """The loop loads data for most of each step. What follows the last step is not recorded, so it looks short."""
+    """The loop loads data for most of each step. Nothing behind the last step is recorded, so it looks short."""
     events = [one for at in range(first_us, 3000, 1000) for one in step([ALIKE] * 3, FIRST_US + at, 100 + at // 5)]
     built = row("cuda_runtime", "hipModuleLoad", 7, 7, FIRST_US + first_us + 30, 1, correlation=9999)
     (measures,) = mio2trace.analyse([kineto_file(tmp_path, [*events, *[built] * is_built])]).run.measures

@@ -280,6 +280,14 @@ def test_the_last_execution_is_in_no_mean(tmp_path: Path, marked: bool) -> None:
     assert len({told.all[at].step_ns for at in told.places}) == 1
 
 
+def test_a_last_execution_that_loads_nothing_for_the_next_is_no_other_kind(tmp_path: Path) -> None:
+    told = measured(tmp_path, jax_run(steps=5, loads=True)).steady.told
+    assert {one.kind == told.kind for one in told.all[:-1]} == {told.all[-1].kind != told.kind}
+    assert (told.steady, told.endless) == ((1, 2, 3, 4), (5,))
+    assert "the end of 5 is not known" in told.rule
+    assert "another kind" not in told.rule + printed(tmp_path)
+
+
 def test_derived_lines_are_no_kernels(tmp_path: Path) -> None:
     derived = [Line("XLA Ops", [Event("conv", 0, 5)], 0xDEADBEEF + 1), Line("Steps", [Event("1", 0, 5)], 5)]
     data = plane("/device:GPU:0", [*derived, Line("Stream #1(Kernel)", [Event("k", 0, 5000)], 1)])

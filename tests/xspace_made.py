@@ -151,9 +151,9 @@ def hlo() -> bytes:
 
 def jax_run(devices: int = 2, steps: int = 3, *, events_first: bool = True, private: str = "", paths: bool = True,
             calls: bool = True, marked: bool = False, environment: bool = True,
-            waits: bool = False) -> bytes:  # fmt: skip
+            waits: bool = False, loads: bool = False) -> bytes:  # fmt: skip
     """Steps of 1 ms on each device, launched by a thread of its own. ``paths``: as stats of the kernels. ``waits``: the
-    program waits for each step's result until the next one.
+    program waits for each step's result until the next one. ``loads``: kernels of no program load the next one's input.
     """
     out = plane("/host:metadata", types={f"{MODULE}({PROGRAM})": {"Hlo Proto": hlo()}}, events_first=events_first)
     host: list[Line] = []
@@ -174,6 +174,12 @@ def jax_run(devices: int = 2, steps: int = 3, *, events_first: bool = True, priv
                 kernels.append(Event(f"{name}.kd", (at + 50_000) * 1000, ns * 1000, kernel))
                 launches.append(Event("hipModuleLaunchKernel", at * 1000, 9_000_000, {**of, "device_id": 47_645}))
                 at += 100_000
+            for place in range(len(OPS) if loads and step < steps - 1 else 0):
+                correlation += 1
+                at = 1_000_000 * step + 1000 * device + 100_000 * place + 20_000
+                key: dict[str, int | str] = {"correlation_id": correlation}
+                kernels.append(Event("copyBuffer.kd", (at + 10_000) * 1000, 5_000_000, key))
+                launches.append(Event("hipModuleLaunchKernel", at * 1000, 4_000_000, key))
         out += plane(f"/device:GPU:{device}", [Line(f"Stream #{17 + device}(Kernel)", kernels, 17 + device, 5)],
                      {"device_vendor": "AMD", "core_count": 304}, events_first=events_first)  # fmt: skip
         host.append(Line(f"Host Threads/{580 + device}", launches, 580 + device, 5))

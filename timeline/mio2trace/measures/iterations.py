@@ -127,6 +127,11 @@ class Iterations(msgspec.Struct, frozen=True, kw_only=True):
         return self.devices[self.slowest] if self.devices else None
 
     @property
+    def unwhole(self) -> frozenset[int]:
+        """The numbers of iterations of which only a part is recorded, or whose end is not known."""
+        return frozenset((*self.cut, *self.endless))
+
+    @property
     def places(self) -> tuple[int, ...]:
         """The places in ``all`` of the iterations that count."""
         counted = frozenset(self.steady)
@@ -209,6 +214,9 @@ def iterations_of(
         endless = []
     counted = [at for at in counted if at not in endless]
     is_one = len(of_kind) - (len(endless) if repeated or of_kind == [0, unmarked] else 0) == 1
+    # The last one may lack what the others do for the step behind them, such as its copies. It is no other kind then.
+    if unmarked in whole and unmarked not in of_kind and Counter(names[unmarked]) <= Counter(names[unmarked - 1]):
+        endless.append(unmarked)
     told = Iterations(
         all=tuple(found),
         steady=tuple(found[at].number for at in counted),
@@ -463,7 +471,7 @@ def _rule(
     parts += [f"{number} took over {LONGER:g} times as long as the other" for number in told.longer]
     parts += [f"the end of {number} is not known" for number in told.endless]
     others = Counter(
-        one.kind for at, one in enumerate(found) if one.kernels and one.kind != told.kind and at not in cut
+        one.kind for one in found if one.kernels and one.kind != told.kind and one.number not in told.unwhole
     )
     parts += [f"{count} of another kind ({told.kinds[kind]})" for kind, count in others.most_common(3)]
     parts += [f"{one.number} has searches alone" for one in found if not one.kernels and one.searches]
