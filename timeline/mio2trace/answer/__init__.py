@@ -356,7 +356,7 @@ def _longest(subject: Subject) -> float:
 
 def _others(told: Iterations) -> str:
     """Mention iterations of other kinds, which are in no number per iteration, if they have much of the kernel time."""
-    others = [one for one in told.all if one.kind != told.kind and one.kernels and one.number not in told.unwhole]
+    others = [one for one in told.all if one.kind != told.kind and one.kernels and one.number not in told.incomplete]
     others_ns = sum(one.kernel_ns for one in others)
     if others_ns <= OUTSIDE * sum(one.kernel_ns for one in told.all):  # also without any time
         return ""

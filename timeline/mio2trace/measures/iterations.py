@@ -127,7 +127,7 @@ class Iterations(msgspec.Struct, frozen=True, kw_only=True):
         return self.devices[self.slowest] if self.devices else None
 
     @property
-    def unwhole(self) -> frozenset[int]:
+    def incomplete(self) -> frozenset[int]:
         """The numbers of iterations of which only a part is recorded, or whose end is not known."""
         return frozenset((*self.cut, *self.endless))
 
@@ -471,7 +471,7 @@ def _rule(
     parts += [f"{number} took over {LONGER:g} times as long as the other" for number in told.longer]
     parts += [f"the end of {number} is not known" for number in told.endless]
     others = Counter(
-        one.kind for one in found if one.kernels and one.kind != told.kind and one.number not in told.unwhole
+        one.kind for one in found if one.kernels and one.kind != told.kind and one.number not in told.incomplete
     )
     parts += [f"{count} of another kind ({told.kinds[kind]})" for kind, count in others.most_common(3)]
     parts += [f"{one.number} has searches alone" for one in found if not one.kernels and one.searches]
