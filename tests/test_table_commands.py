@@ -298,7 +298,7 @@ def test_files_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_rows_that_meet_conditions() -> None:
-    """Numbers in any unit of time, texts whole or in part. A row meets all conditions; if none does, a line says why."""
+    """Numbers in any unit of time, texts whole or in part. A row meets all conditions; if none does, this is said."""
     whole = csv_of("layers", *FILES)
     pools = ("pool1", "pool2", "pool5")
     for conditions, wanted in (
