@@ -191,7 +191,7 @@ def test_what_is_damaged_is_refused(field: str, value: object, said: str) -> Non
     columns = msgspec.msgpack.decode(tables[at].data)
     changed = msgspec.msgpack.encode(columns | {field: value} if field else [columns])
     with pytest.raises((Damaged, LookupError, TypeError, ValueError, msgspec.MsgspecError), match=said):
-        from_tables(Profile, [*tables[:at], Table("Activities", changed), *tables[at + 1 :]])
+        from_tables(Profile, [*tables[:at], Table("Activities", [changed]), *tables[at + 1 :]])
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_shapes_of_every_form_come_back(root: msgspec.Struct) -> None:
 def test_tables_that_do_not_belong_are_refused() -> None:
     """Of unknown classes, twice, in another order, without the last."""
     tables = to_tables(PROFILE)
-    for wrong in ([*tables, Table("Nothing", b"")], tables[::-1], [tables[0], *tables], tables[:-1], []):
+    for wrong in ([*tables, Table("Nothing", [b""])], tables[::-1], [tables[0], *tables], tables[:-1], []):
         with pytest.raises(Damaged):
             from_tables(Profile, wrong)
 
@@ -222,7 +222,7 @@ def test_what_is_shared_again_and_again_is_refused() -> None:
     for times, is_refused in ((300, False), (400_000, True)):
         changed = msgspec.msgpack.encode(columns | {"ranges": [ranges * times]})
         with pytest.raises(Damaged, match="that stand for") if is_refused else contextlib.nullcontext():
-            from_tables(Profile, [*tables[:-1], Table(tables[-1].part, changed)])
+            from_tables(Profile, [*tables[:-1], Table(tables[-1].part, [changed])])
 
 
 def test_commands_that_profiles_share_again_and_again_are_refused() -> None:

@@ -27,7 +27,7 @@ from mio2trace.ops.operation import Operation
 from mio2trace.runs import Share
 from mio2trace.snapshot import FOLDER
 from mio2trace.snapshot.database import Stream, asked, beside, connection, for_writing, literal, pieces, sql_text
-from mio2trace.snapshot.objects import Damaged, Table, from_tables, to_tables
+from mio2trace.snapshot.objects import PIECE, Damaged, Table, from_tables, to_tables
 
 VERSION = "7"
 _INSTEAD = (
@@ -36,8 +36,8 @@ _INSTEAD = (
 _FREE, _EXPANSION = 16 << 20, 200
 """The most bytes of the tables in a file, and the most bytes per byte of the file."""
 _MOST_TABLES = 1000
-_PIECE, _TOGETHER = 1 << 20, 2
-"""The most bytes of a row, and how many such rows DuckDB holds together: it holds them several times."""
+_TOGETHER = 2
+"""How many rows of a whole piece DuckDB holds together: it holds them several times."""
 _FAULTS = Damaged, ArithmeticError, LookupError, TypeError, ValueError, RecursionError, msgspec.MsgspecError
 
 
@@ -47,13 +47,13 @@ def write(snapshot: Snapshot, folder: Path, file: str) -> None:
         tables = to_tables(snapshot)
     except OverflowError:
         raise InputError(f"{file}: a number of more than 64 bits, which no dataset keeps") from None
-    summed, size = _sum(tables), sum(len(table.part) + len(table.data) for table in tables)
-    together = _TOGETHER if any(len(table.data) > _PIECE for table in tables) else _MOST_TABLES
+    summed, size = _sum(tables), sum(len(table.part) + sum(map(len, table.pieces)) for table in tables)
+    together = _TOGETHER if any(len(table.pieces) > 1 for table in tables) else _MOST_TABLES
     kept = Stream(
         [
             {"part": pieces([table.part.encode()], "large_string"), "data": pieces([data], "large_binary")}
             for table in tables
-            for data in _pieces(table.data)
+            for data in table.pieces
         ],
         1,
     )
@@ -87,15 +87,13 @@ def read(path: Path) -> Snapshot:
         count, size = database.execute(
             f"SELECT count(*), sum(octet_length(data::BLOB) + octet_length(part::VARCHAR::BLOB)) FROM {rows}"  # noqa: S608
         ).fetchall()[0]
-        if not 0 < count <= _MOST_TABLES + most // _PIECE or size > most:
+        if not 0 < count <= _MOST_TABLES + most // PIECE or size > most:
             raise InputError(f"{path}: no snapshot of a run: {count} pieces of {size} bytes")
         found = database.execute(f"SELECT part::VARCHAR, data::BLOB FROM {rows}").fetchall()  # noqa: S608
     try:
         if not all(isinstance(part, str) and isinstance(data, bytes) for part, data in found):
             raise Damaged("a table without a name or without data")
-        tables = [
-            Table(part, b"".join(data for _, data in rows)) for part, rows in itertools.groupby(found, itemgetter(0))
-        ]
+        tables = [Table(part, [data for _, data in rows]) for part, rows in itertools.groupby(found, itemgetter(0))]
         found.clear()
         if f"{_sum(tables):08x}" != said[b"crc32"]:
             raise Damaged("its checksum differs")
@@ -116,15 +114,11 @@ def _most(path: Path) -> int:
     return _FREE + _EXPANSION * os.path.getsize(path)
 
 
-def _pieces(data: bytes | bytearray) -> Iterator[memoryview]:
-    whole = memoryview(data)
-    return (whole[at : at + _PIECE] for at in range(0, len(whole), _PIECE))
-
-
 def _sum(tables: list[Table]) -> int:
     crc = 0
     for table in tables:
-        crc = zlib.crc32(table.data, zlib.crc32(table.part.encode(), crc))
+        for piece in (table.part.encode(), *table.pieces):
+            crc = zlib.crc32(piece, crc)
     return crc
 
 

@@ -63,11 +63,21 @@ _WHOLE = int, int | None
 _Number = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Table(msgspec.Struct, frozen=True, array_like=True):
+PIECE = 1 << 20
+"""Bytes. Tables are made and kept in pieces of this size: the columns of ten million rows take half a GB, and to copy
+them all at once would take as much again."""
+
+
+class Table(NamedTuple):
     """All records of a class, encoded."""
 
     part: str
-    data: bytes | bytearray
+    pieces: Sequence[bytes | memoryview]
+
+    @property
+    def data(self) -> bytes:
+        """All pieces, one after the other."""
+        return b"".join(self.pieces)
 
 
 # -- Commands, calls and links -----------------------------------------------------------------------------------------
@@ -223,17 +233,28 @@ def to_tables(root: msgspec.Struct) -> list[Table]:
         number.update(zip(map(id, records), itertools.count(len(number)), strict=False))
         if records:
             packed = ((one.name, one.packed(columns.pop((kind, one.name)), number)) for one in _fields(kind))
-            tables.append(Table(name_of(kind), _mapping(len(_fields(kind)), packed)))
+            tables.append(Table(name_of(kind), list(_cut(_mapping(len(_fields(kind)), packed)))))
     return tables
 
 
-def _mapping(count: int, items: Iterable[tuple[str, Any]]) -> bytearray:
+def _mapping(count: int, items: Iterable[tuple[str, Any]]) -> Iterator[bytes]:
     """Encode a mapping of fewer than 2^16 items, one after the other, so that each can be let go."""
-    data = bytearray((0xDE, *count.to_bytes(2, "big")))
+    yield bytes((0xDE, *count.to_bytes(2, "big")))
     for name, value in items:
-        data += _encode(name)
-        data += _encode(value)
-    return data
+        yield _encode(name)
+        yield _encode(value)
+
+
+def _cut(parts: Iterable[bytes]) -> Iterator[memoryview]:
+    """The same bytes in pieces of `PIECE` bytes."""
+    rest = memoryview(b"")
+    for part in parts:
+        data = memoryview(b"".join((rest, part)))
+        whole = len(data) - len(data) % PIECE
+        yield from (data[at : at + PIECE] for at in range(0, whole, PIECE))
+        rest = data[whole:]
+    if rest:
+        yield rest
 
 
 def _hooked(value: Any) -> Any:
@@ -280,7 +301,7 @@ def from_tables(root: type[msgspec.Struct], tables: Iterable[Table]) -> Any:
 
 
 def _records(
-    kind: type[msgspec.Struct], data: bytes | bytearray, earlier: Sequence[Any], weights: Sequence[int]
+    kind: type[msgspec.Struct], data: bytes, earlier: Sequence[Any], weights: Sequence[int]
 ) -> tuple[list[Any], list[list[int]]]:
     """Return all records of a class, and by field the weight of the records that each holds. A field that is missing in
     the file gets its default."""
@@ -341,13 +362,7 @@ class _Holds(NamedTuple):
         """Return the values with each record replaced by the result of ``get``."""
         if self.is_mapping:
             return [{key: get(one) for key, one in value.items()} for value in values]
-
-        def inside(value: Any, depth: int) -> Any:
-            if depth > 1:
-                return tuple(inside(one, depth - 1) for one in value)
-            return tuple(map(get, value)) if depth else None if value is None else get(value)
-
-        return [inside(value, self.depth) for value in values]
+        return [_swapped(value, self.depth, get) for value in values]
 
     def weights(self, column: Sequence[Any], known: Sequence[int]) -> list[int]:
         """Return the weight of all records of each row. ``known``: that of each record, by its number."""
@@ -359,6 +374,13 @@ class _Holds(NamedTuple):
             if number >= len(earlier) or not isinstance(earlier[number], self.kinds):
                 raise Damaged(f"{where} holds {number}, which is no record of its kind")
         return self.swapped(column, earlier.__getitem__)
+
+
+def _swapped(value: Any, depth: int, get: Callable[[Any], Any]) -> Any:
+    # No function inside `swapped`: one that calls itself is a cycle, which would keep all that `get` refers to.
+    if depth > 1:
+        return tuple(_swapped(one, depth - 1, get) for one in value)
+    return tuple(map(get, value)) if depth else None if value is None else get(value)
 
 
 class _Field(NamedTuple):
