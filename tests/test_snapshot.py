@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,15 @@ def test_the_lines_that_name_the_machine_are_kept() -> None:
     log = MiopenLog(source=0, records=records)
     back = from_tables(MiopenLog, to_tables(log))
     assert machine(None, [back]) == machine(None, [log]) == "gfx942 · HIP 7.2 · MIOpen 3.5.1"
+
+
+def test_no_memory_is_kept_in_cycles(snapshot: Snapshot) -> None:
+    """The collector is off while a snapshot is made. A function in a function that calls itself would keep the numbers
+    of all records."""
+    to_tables(snapshot)  # it also fills the caches of the classes
+    gc.collect()
+    to_tables(snapshot)
+    assert not gc.collect()
 
 
 def test_nothing_of_a_real_run_that_is_never_shown_is_kept(snapshot: Snapshot, tmp_path: Path) -> None:

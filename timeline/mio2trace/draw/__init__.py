@@ -17,6 +17,7 @@ from mio2trace.draw.base import FIRST_DEVICE, Ids, TimeBase, first_starts, frame
 from mio2trace.draw.device import Fold
 from mio2trace.draw.extra import Tracks
 from mio2trace.draw.selection import Chosen, Selection, choose, steady_iteration, steady_iterations
+from mio2trace.machine import give_back_freed_memory
 from mio2trace.measures import Measures
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
@@ -170,6 +171,7 @@ def build(runs: Sequence[RunToDraw], options: BuildOptions, metadata: dict[str, 
     drawn = [_Run(run, options, ids, notes, len(runs) > 1) for run in runs]
     for of, run in zip(runs, drawn, strict=True):
         if not options.selection.everything:
+            give_back_freed_memory()  # the window needs much less than the whole run did
             try:
                 run.choose(options.selection)
             except OptionError as error:

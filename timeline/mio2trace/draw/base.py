@@ -216,7 +216,9 @@ def shared_slices(
 
 
 def shifted(times: Numbers, by: int) -> Numbers:
-    """Return times with ``by`` added, at the end of what 63 bits hold if they lie beyond that."""
+    """Return times with ``by`` added, at the end of what 63 bits hold if they lie beyond that; the same for 0."""
+    if not by:
+        return times
     if not len(times) or (int(times.min()) + by >= -_LATEST and int(times.max()) + by <= _LATEST):
         return times + by
     return np.array([min(max(time + by, -_LATEST), _LATEST) for time in times.tolist()], np.int64)

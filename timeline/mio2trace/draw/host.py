@@ -394,7 +394,8 @@ class Threads:
     def show_only(self, chosen: Chosen) -> None:
         """Draw no more than that from now on: calls of drawn activities, and what overlaps the drawn time."""
         self._item_of = np.where(chosen.drawn, self._item_of, -1)
-        launched = np.bincount(self._item_of + 1, minlength=self._first_other + len(self._profile.lone_calls) + 1)[1:]
+        launched = np.zeros(self._first_other + len(self._profile.lone_calls) + 1, bool)
+        launched[self._item_of] = True  # the last is of no item: -1
         rows = []
         for thread, lane, row in self._rows:
             # each column of ten million calls takes 80 MB
@@ -407,10 +408,10 @@ class Threads:
                 rows.append((thread, lane, kept))
         self._rows = rows
 
-    def _chosen(self, row: Row, launched: Numbers, chosen: Chosen) -> Row:
-        """Return what of a row is drawn. ``launched``: how many drawn activities each item launched."""
+    def _chosen(self, row: Row, launched: NDArray[np.bool_], chosen: Chosen) -> Row:
+        """Return what of a row is drawn. ``launched``: whether each item launched a drawn activity."""
         starts, ends = chosen.clipped(row.starts, row.ends)
-        wanted = launched[row.items] > 0
+        wanted = launched[row.items]
         if not chosen.longest_only:
             wanted |= chosen.have_time(row.starts, row.ends) & (row.ends - row.starts >= chosen.min_ns)
         return Row(starts, ends, row.items).take((starts < ends) & wanted)
@@ -618,11 +619,11 @@ class ApiCalls(Threads):
         times = _one_after_another(base.all_hosts(starts[items]), base.all_hosts(ends[items]))
         self._rows = [(Thread(index=0), 0, Row(*times, items))] if len(items) else []
 
-    def _chosen(self, row: Row, launched: Numbers, chosen: Chosen) -> Row:
+    def _chosen(self, row: Row, launched: NDArray[np.bool_], chosen: Chosen) -> Row:
         """Return whole calls. A call that launched something is drawn if one of its activities is."""
         is_drawn = chosen.have_time(row.starts, row.ends) & (row.ends - row.starts >= chosen.min_ns)
         is_drawn &= not chosen.longest_only
-        return row.take(np.where(row.items < self._first_other, launched[row.items] > 0, is_drawn))
+        return row.take(np.where(row.items < self._first_other, launched[row.items], is_drawn))
 
     def tracks(self) -> list[Track]:
         track = self._number_of(0)
