@@ -917,9 +917,12 @@ def test_shares_above_100_percent_are_explained(us: int, streams: int, said: boo
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "html"])
-def test_a_log_alone_has_no_shares_to_explain(form: str) -> None:
-    """Its layers have printed times, but no kernel is known."""
-    assert "kernels overlap" not in run(LENET[0], "--format", form, "-q")
+def test_a_log_alone_has_printed_times_and_no_shares(form: str) -> None:
+    """Every form shows the times of its layers; no kernel is known, so no percentage of kernel time either."""
+    shown = run(LENET[0], "--format", form, "-q")
+    slowest = json.loads(run(LENET[0], "--format", "json", "-q"))["runs"][0]["layers"][0]
+    assert f"{slowest['ns'] / 1e6:.3f}" in shown
+    assert not [words for words in ("kernels overlap", "of the kernel time", "in all; %") if words in shown]
 
 
 def test_kernels_of_searches_are_counted_beside_those_with_a_layer() -> None:

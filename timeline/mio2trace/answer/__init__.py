@@ -104,7 +104,7 @@ def of_logs(run: Run) -> list[Section]:
             machine=machine(None, run.libraries, next((log.device_name for log in run.logs if log.device_name), "")),
             completeness=next((one.completeness for one in run.measures if not one.completeness.complete), None),
             layers=tuple(layers),
-            layers_by="the time that the log prints",
+            printed="the time that the log prints per iteration",
             problems=tuple(_problems(operations)),
             log=complaints,
         )

@@ -232,7 +232,8 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     thumbnail: Thumbnail | None = None
     layers: tuple[LayerRow, ...] = ()
-    layers_by: str = "kernel time"
+    printed: str = ""
+    """The meaning of the times of layers if a log prints them; empty: kernel time."""
     classes: tuple[ClassRow, ...] = ()
     """The classes of layers; none if a log names the layers, or if each class has one layer."""
     no_layer: Rest | None = None
@@ -302,6 +303,11 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
             return f"of the steps of {len(self.steps_ns)} devices"
         return "of the step" if self.step_ns else "of the kernel time"
 
+    @property
+    def shares_of(self) -> str:
+        """``; % of the step`` after the denominator of times; empty if no share is known."""
+        return f"; % {self.of_whole}" if self.whole_ns else ""
+
     def beyond(self, *, in_parts: bool = True) -> str:
         """Return why a share of kernel time is above 100 %; empty if no share is. ``in_parts``: also those of
         `parts`."""
@@ -343,6 +349,11 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     def each(self) -> str:
         """The words that follow a time and give its denominator."""
         return of_one(self.noun) if self.iterations else "in all"
+
+    @property
+    def of_layers(self) -> str:
+        """``kernel time, per iteration``: the meaning of the times of layers."""
+        return self.printed or f"kernel time, {self.each}"
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

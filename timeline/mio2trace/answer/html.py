@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from itertools import accumulate
+from itertools import accumulate, compress
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined, Template
@@ -85,7 +85,8 @@ _KINDS = dict.fromkeys(("cumul. %", "host ms", "interval"), "number wide") | {
 
 
 def grid(columns: Sequence[str | tuple[str, str]], rows: Sequence[dict[str, Any] | tuple[Any, ...]], rest: str) -> Any:
-    """Return a table. ``columns``: headings; with their class if `_WORDS` and `_KINDS` do not have it.
+    """Return a table without columns that are empty in each row. ``columns``: headings; with their class if `_WORDS`
+    and `_KINDS` do not have it.
 
     A row is a list of cells, or has ``cells`` and ``details``; the details are folded below the first cell under
     ``detail_head``.
@@ -93,9 +94,11 @@ def grid(columns: Sequence[str | tuple[str, str]], rows: Sequence[dict[str, Any]
     classes = [
         one if isinstance(one, tuple) else (one, _KINDS.get(one, "" if one in _WORDS else "number")) for one in columns
     ]
+    made = [{"cells": row, "details": ()} if isinstance(row, tuple) else row for row in rows]
+    filled = [any(row["cells"][at] for row in made) for at in range(len(columns))]
     return {
-        "columns": [{"head": head, "kind": kind} for head, kind in classes],
-        "rows": [{"cells": row, "details": ()} if isinstance(row, tuple) else row for row in rows],
+        "columns": [{"head": head, "kind": kind} for head, kind in compress(classes, filled)],
+        "rows": [{**row, "cells": [*compress(row["cells"], filled)]} for row in made],
         "open": OPEN if len(rows) > OPEN + 3 else len(rows),
         "rest": rest,
     }
@@ -133,9 +136,7 @@ def _times(section: Section, rows: Sequence[ListRow]) -> list[tuple[str, ...]]:
     """Return ms, percent of the page's denominator, and cumulative percent of each row."""
     shares = [section.share(row.ns) for row in rows]
     return [
-        ("", "", "")
-        if row.ns is None or share is None
-        else (ms_cell(row.ns), fixed(100 * share, 1), fixed(100 * so_far, 1))
+        (ms_cell(row.ns), "", "") if share is None else (ms_cell(row.ns), fixed(100 * share, 1), fixed(100 * so_far, 1))
         for row, share, so_far in zip(rows, shares, accumulate(share or 0 for share in shares), strict=True)
     ]
 
@@ -194,7 +195,7 @@ def classes(section: Section, room: Room) -> dict[str, Any] | None:
     names = shown_names(shown, room.name)
     rows = [(visible(name), *times) for name, times in zip(names, _times(section, shown), strict=True)]
     rest = _rest(section, section.classes, len(shown), "class", section.no_layer)
-    note = f"layers of one class together, {section.layers_by}, {section.each}; % {section.of_whole}"
+    note = f"layers of one class together, {section.of_layers}{section.shares_of}"
     return listing("Layer classes", ("class", *_TIMES), rows, rest, note=note, caption="Classes, most time first")
 
 
@@ -212,7 +213,7 @@ def layers(section: Section, room: Room) -> dict[str, Any] | None:
         rows.append((visible(name), *times, *(ms_cell(layer.host_ns),) * host, bar))
     heads = ("layer", *_TIMES, *("host ms",) * host, "of the slowest")
     rest = _rest(section, section.layers, room.rows, "layer", section.no_layer)
-    note = f"{section.layers_by}, {section.each}; % {section.of_whole}"
+    note = f"{section.of_layers}{section.shares_of}"
     return listing("Layers", heads, rows, rest, note=note, caption="Layers, most time first")
 
 
@@ -226,7 +227,7 @@ def operations(section: Section, room: Room) -> dict[str, Any] | None:
         for row, name, times in zip(shown, shown_names(shown, room.name), _times(section, shown), strict=True)
     ]
     rest = _rest(section, section.operations, len(shown), "operation", section.no_operation)
-    note = f"in their layers, {section.each}; % {section.of_whole}"
+    note = f"in their layers, {section.each}{section.shares_of}"
     heads = ("operation", "calls", *_TIMES)
     return listing("Operations", heads, rows, rest, note=note, caption="Operations, most time first")
 
@@ -254,8 +255,9 @@ def problems(section: Section, room: Room) -> dict[str, Any] | None:
     heads = ["problem", "calls", *_TIMES, "GFLOP/s"]
     heads += ["% of peak", "bound by", "at most saved, ms"] * roof + ["solver"] * solvers
     rest = _rest(section, section.problems, room.rows, "problem", section.no_operation)
-    note = f"operations of one shape together, {section.each}; % {section.of_whole}"
-    return listing("Problems", heads, rows, rest, note=note, caption="Problems, most time first")
+    note = f"operations of one shape together, {section.each}{section.shares_of}"
+    most = "time" if section.whole_ns else "calls"
+    return listing("Problems", heads, rows, rest, note=note, caption=f"Problems, most {most} first")
 
 
 def calls(calls: float) -> str:
@@ -271,7 +273,7 @@ def kernels(section: Section, room: Room) -> dict[str, Any] | None:
         cells = (visible(short), calls(kernel.calls), *times)
         rows.append({"cells": cells, "details": details, "detail_head": "full name"})
     rest = _rest(section, section.kernels, len(shown), "kernel name")
-    note = f"{section.each}; % {section.of_whole}"
+    note = f"{section.each}{section.shares_of}"
     heads = ("kernel", "calls", *_TIMES)
     return listing("Kernels", heads, rows, rest, note=note, caption="Kernel names, most time first")
 

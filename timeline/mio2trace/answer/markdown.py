@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import compress
 
 from mio2trace.answer.content import (
     ListRow,
@@ -76,13 +77,13 @@ def _section(section: Section, several: bool, room: Room) -> Iterator[str]:
         yield f"\n{_cell(_sentence(shortened(section.waiting, 400)))}"
     log = [(level, f"{number:,}", shortened(text, 2 * room.name)) for level, number, text in section.log]
     yield from _table("Errors and warnings of the log", ("level", "times", "text"), log[: room.rows])
-    yield from _listed(section, "layer class", section.classes, section.layers_by, room)
-    yield from _listed(section, "layer", section.layers, section.layers_by, room)
+    yield from _listed(section, "layer class", section.classes, section.of_layers, room)
+    yield from _listed(section, "layer", section.layers, section.of_layers, room)
     yield from _rest(section, section.no_layer, section.layers)
-    yield from _listed(section, "operation", section.operations, "in their layers", room)
+    yield from _listed(section, "operation", section.operations, f"in their layers, {section.each}", room)
     yield from _problems(section, room)
     yield from _rest(section, section.no_operation, section.problems)
-    yield from _listed(section, "kernel", section.kernels, "", room)
+    yield from _listed(section, "kernel", section.kernels, section.each, room)
     drivers = [shortened(visible(row.driver), 5 * room.name) for row in section.problems[: room.findings] if row.driver]
     if drivers:
         yield from _details("Driver lines", ["```sh", *(driver.replace("```", "") for driver in drivers), "```"])
@@ -105,13 +106,13 @@ def _findings(findings: Sequence[Finding], room: Room) -> Iterator[str]:
 
 
 def _listed(section: Section, noun: str, rows: Sequence[ListRow], of: str, room: Room) -> Iterator[str]:
-    """Write a list of the answer block, with the same names and the same denominator."""
+    """Write a list of the answer block, with the same names and the same denominator. ``of``: what its times are."""
     shown = rows[: room.rows]
     cells = [
         (name, ms_cell(row.ns), _share(section, row.ns))
         for name, row in zip(shown_names(shown, room.name), shown, strict=True)
     ]
-    head = f"{noun.capitalize()}{'es' if noun.endswith('s') else 's'} ({', '.join(filter(None, (of, section.each)))})"
+    head = f"{noun.capitalize()}{'es' if noun.endswith('s') else 's'} ({of})"
     yield from _table(_of(head, rows, room), (noun, "ms", f"% {section.of_whole}"), cells)
 
 
@@ -155,14 +156,17 @@ _TEXT = frozenset((
 
 
 def _table(head: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Align words to the left and numbers to the right; empty if there are no rows."""
+    """Align words to the left and numbers to the right; leave out columns that are empty in each row. Empty if there
+    are no rows."""
     if not rows:
         return
+    filled = [any(row[at] for row in rows) for at in range(len(heads))]
+    heads = [*compress(heads, filled)]
     yield f"\n#### {_cell(head)}\n"
     yield f"| {' | '.join(map(_cell, heads))} |"
     yield f"| {' | '.join('---' if name in _TEXT else '--:' for name in heads)} |"
     for row in rows:
-        yield f"| {' | '.join(map(_cell, row))} |"
+        yield f"| {' | '.join(map(_cell, compress(row, filled)))} |"
 
 
 def _details(head: str, lines: Sequence[str]) -> Iterator[str]:
