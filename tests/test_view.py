@@ -334,7 +334,8 @@ def test_a_bad_file_is_one_line(tmp_path: Path) -> None:
     """Not there, a folder, no trace, damaged."""
     (tmp_path / "text.json").write_text("hello")
     (tmp_path / "cut.gz").write_bytes(gzip.compress(b"hello" * 100)[:12])
-    for name in ("none.json", ".", "text.json", "cut.gz"):
+    (tmp_path / "damaged.gz").write_bytes(b"\x1f\x8b\x08" + bytes(40))
+    for name in ("none.json", ".", "text.json", "cut.gz", "damaged.gz"):
         said = stderr_of(view(tmp_path / name, "--no-browser"), 1)
         assert len(said.splitlines()) == 1
         assert name.strip(".") in said

@@ -27,7 +27,7 @@ import click
 from mio2trace.commands import Command, complete_files, damaged_option, flag, say, size, tell
 from mio2trace.notes import InputError, Notes
 from mio2trace.trace import Slice
-from mio2trace.writers import opened, slices
+from mio2trace.writers import head, slices
 
 UI = "https://ui.perfetto.dev"
 PORT = 9001
@@ -57,19 +57,19 @@ def find_trace(name: str) -> Path:
     """Return the path of a trace; raises `ViewError` if the file is no trace."""
     path = Path(name)
     try:
-        with opened(path) as file:
-            head = file.read(64)
-    except (OSError, EOFError) as error:
-        raise ViewError(f"{name}: {getattr(error, 'strerror', None) or error}") from None
-    if not head.startswith(b"\n") and not head.lstrip().startswith((b"{", b"[")):
-        raise ViewError(f"{name}: is not a trace; expected Chrome JSON or a native trace, plain or gzipped")
+        start = head(path)
+    except OSError as error:
+        raise ViewError(f"{name}: {error.strerror or error}") from None
+    if not start.startswith(b"\n") and not start.lstrip().startswith((b"{", b"[")):
+        made = "; `mio2trace FILE... -o out.pftrace` makes one of a profile"
+        raise ViewError(f"{name}: is not a trace; expected Chrome JSON or a native trace, plain or gzipped{made}")
     return path
 
 
 def is_native(path: Path) -> bool:
     """Return whether a trace is of the native form; False if it cannot be read."""
-    with contextlib.suppress(OSError, EOFError), opened(path) as file:
-        return file.read(1) == b"\n"
+    with contextlib.suppress(OSError):
+        return head(path).startswith(b"\n")
     return False
 
 

@@ -110,20 +110,20 @@ def is_ours(path: Path) -> bool:
 
 
 def _writer(path: Path) -> Writer | None:
-    head = _head(path)
-    return next((writer for writer in WRITERS if writer.LOOKS.match(head) and _GENERATOR in head), None)
+    start = head(path)
+    return next((writer for writer in WRITERS if writer.LOOKS.match(start) and _GENERATOR in start), None)
 
 
-def _head(path: Path) -> bytes:
-    """Return the first bytes, decompressed, as far as possible."""
+def head(path: Path) -> bytes:
+    """Return the first bytes, decompressed, as far as possible. Raises OSError if the file cannot be read."""
     with path.open("rb") as file:
-        head = file.read(_HEAD)
-    if not head.startswith(_GZIP):
-        return head
+        start = file.read(_HEAD)
+    if not start.startswith(_GZIP):
+        return start
     unpacker, out = zlib.decompressobj(31), b""
     with contextlib.suppress(zlib.error):
-        for at in range(0, len(head), _PIECE):
-            out += unpacker.decompress(head[at : at + _PIECE], _HEAD)
+        for at in range(0, len(start), _PIECE):
+            out += unpacker.decompress(start[at : at + _PIECE], _HEAD)
     return out[:_HEAD]
 
 
