@@ -427,6 +427,7 @@ def test_a_page_by_the_suffix(folders: Sequence[Path], tmp_path: Path, record: R
     done = run(good, same, bad, "-o", page, "--fail-above", "5%")
     assert done.exit_code == 3
     assert "bad: SLOWER: +" in done.stdout
+    assert f"wrote {page}" in done.stderr.splitlines()
     text = page.read_text("utf-8")
     assert re.findall(r"<h2 id[^>]*>(.*?)</h2>", text) == ["good -&gt; same", "good -&gt; bad"]
     assert html.escape(largest(record).name) in text

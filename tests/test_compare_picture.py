@@ -208,6 +208,7 @@ def test_the_picture_is_written_by_option_or_suffix(tmp_path: Path) -> None:
         assert done.exit_code == 0, done.stderr
         assert done.stdout.startswith("NO CHANGE SHOWN: +0.0 %")
         assert ("A  " in done.stdout) == printed
+        assert done.stderr.splitlines()[-1] == f"wrote {path}"
         assert is_ours(path)
         assert any("ratio" in one.args for one in written_slices(path, "layer"))
     assert run(side, side, "-o", tmp_path / "d.json").exit_code == 0

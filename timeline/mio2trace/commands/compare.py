@@ -134,6 +134,9 @@ def compare(
         say(notes, [], inputs.quiet)
     else:
         _print(comparisons, printing, notes, everything=everything, quiet=inputs.quiet)
+    for path in dict.fromkeys((printing.path, picture)):
+        if path not in (None, "-") and not inputs.quiet:
+            console.tell(f"wrote {path}")
     _gate(comparisons[-1], limits)
 
 

@@ -291,7 +291,7 @@ def _sides(comparison: Comparison) -> Iterator[str]:
     for letter, text in zip("AB", _named(comparison, WIDTH - 3), strict=True):
         yield visible(f"{letter}  {shortened(text, WIDTH - 3)}")
     if comparison.differs:
-        yield from wrapped("differs", ", ".join(comparison.differs))
+        yield from wrapped("sides", ", ".join(comparison.differs))
 
 
 def _named(comparison: Comparison, width: int) -> list[str]:
@@ -350,7 +350,7 @@ def _comment(comparison: Comparison, everything: bool) -> Iterator[str]:
     for letter, text in zip("AB", _named(comparison, 2 * WIDTH), strict=True):
         yield f"* {letter}: {markdown_text(text)}"
     if comparison.differs:
-        yield f"* differs: {markdown_text(', '.join(comparison.differs))}"
+        yield f"* sides: {markdown_text(', '.join(comparison.differs))}"
     yield f"* {markdown_text('; '.join(tally(comparison)))}"
     yield ""
     yield "| part | name | A ms | B ms | change | interval | verdict | cause |"
