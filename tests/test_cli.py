@@ -286,11 +286,13 @@ def test_error_our_own_fault_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys
 @pytest.mark.parametrize(
     ("no_color", "term", "coloured"), [("", "xterm", True), ("1", "xterm", False), ("", "dumb", False)]
 )
-def test_problems_are_coloured_on_a_terminal_unless_nobody_wants_it(no_color: str, term: str, coloured: bool) -> None:
+def test_lines_fit_a_terminal_and_problems_are_coloured_unless_nobody_wants_it(
+    no_color: str, term: str, coloured: bool
+) -> None:
     Path("other.json").write_bytes(as_json(small()))
     args = ("prof.json", "other.json", "-o", "out.json")
     ours, theirs = pty.openpty()
-    environment = {**ENVIRONMENT, "NO_COLOR": no_color, "TERM": term}
+    environment = {**ENVIRONMENT, "NO_COLOR": no_color, "TERM": term, "COLUMNS": "60"}
     subprocess.run(
         [*PROGRAM, *args], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=environment, check=True
     )
@@ -301,6 +303,8 @@ def test_problems_are_coloured_on_a_terminal_unless_nobody_wants_it(no_color: st
             shown += block
     os.close(ours)
     assert (b"\x1b[33mproblem: 2 different profiles" in shown, b"\x1b" in shown) == (coloured, coloured)
+    lines = re.sub(r"\x1b\[\d*m", "", shown.decode()).splitlines()
+    assert (max(map(len, lines)) <= 60) == (term == "xterm")
     assert b"\x1b" not in run(*args).stderr
 
 

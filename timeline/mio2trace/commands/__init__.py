@@ -392,9 +392,17 @@ class Refused(click.ClickException):
 
 
 def tell(line: str, *, coloured: bool = False) -> None:
+    """Print a line on stderr. A terminal gets it in lines of its own width that end between words."""
     from mio2trace.notes import said
 
-    click.echo(_in_colour(visible(line)) if coloured and is_terminal() else visible(line), err=True)
+    shown = visible(line)
+    if is_terminal():
+        if len(shown) > (width := terminal_width()):
+            import textwrap
+
+            shown = textwrap.fill(shown, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        shown = _in_colour(shown) if coloured else shown
+    click.echo(shown, err=True)
     said(line)
 
 
@@ -478,6 +486,11 @@ def line_width() -> int | None:
     """Return the length of a line on standard output: the terminal's or that in ``COLUMNS``. None: no limit."""
     if not is_for_a_person() and not os.environ.get("COLUMNS", "").isdigit():
         return None
+    return terminal_width()
+
+
+def terminal_width() -> int:
+    """Return the columns in ``COLUMNS``, else those of the terminal, else 80."""
     import shutil  # imported here because it loads all compressions
 
     return shutil.get_terminal_size().columns
