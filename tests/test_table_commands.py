@@ -364,6 +364,8 @@ def test_a_person_gets_milliseconds_and_a_total_a_program_neither() -> None:
     table = run("layers", *FILES, "--format", "table").stdout
     assert "kernel_ms" in table.splitlines()[0]
     assert table.splitlines()[-1].startswith("total")
+    unnamed = run("layers", *FILES, "--format", "table", "--top", "2", "--columns", "kernel").stdout
+    assert len(unnamed.splitlines()) == 3  # a total without its name would look like a row
     rows = json_of("layers", *FILES)
     assert all("kernel_ns" in row and row["layer"] != "total" for row in rows if row.get("kernels"))
     shares = [row["percent_of_kernel_time"] for row in rows if "percent_of_kernel_time" in row]

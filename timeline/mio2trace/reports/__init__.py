@@ -322,8 +322,9 @@ def select(table: Table, columns: Sequence[str], sort: Sequence[str], top: int |
     if rows is not table.rows:
         table = msgspec.structs.replace(table, rows=rows)
     chosen = tuple(column_named(table, name) for name in columns)
-    if chosen:
-        return msgspec.structs.replace(table, columns=chosen, brief=chosen)
+    if chosen:  # without its name, the total would look like a row
+        named = [row for row in table.ends if any(isinstance(row.get(name), str) for name in chosen)]
+        return msgspec.structs.replace(table, columns=chosen, brief=chosen, ends=named)
     by = [column_named(table, key.partition(":")[0]) for key in sort]
     if table.brief and by:  # a person sees what decides the order, also on a narrow terminal
         brief = tuple(dict.fromkeys((*table.brief, *by)))
