@@ -239,7 +239,7 @@ def by_repetition(kernels: Activities, repetitions: Sequence[range]) -> Table:
 GEMM = ("M", "N", "K", "batch")
 PADDED = ("padded_M", "padded_N", "padded_K")
 BUCKET = ("bucket_M", "bucket_N", "bucket_K")
-_NO_GEMM = "of no kernel the sizes of a GEMM are known; `mio2trace ops` has those of operations, PyTorch's too"
+_NO_GEMM = "the profile shows the sizes of a GEMM of no kernel; `mio2trace ops` has those of operations, PyTorch's too"
 _OBJECTS = {"gemm": GEMM, "padded": PADDED, "bucket": BUCKET}
 
 
@@ -401,10 +401,10 @@ def repetitions(
     if repetition is None or 2 * repetition.covered < len(kernels):
         longest = "nothing comes twice in a row"
         if repetition is not None:
-            longest = f"the longest repetition takes {len(repetition.starts)} times {repetition.period}"
+            longest = f"most repeats are {len(repetition.starts):,} times {count(repetition.period, 'kernel')}"
         raise InputError(
-            f"{names}: no period in {count(len(kernels), 'kernel')}: {longest}, expected at least half of them "
-            "(--per N groups them anyway)"
+            f"{names}: no period in {count(len(kernels), 'kernel')}: {longest}; expected repeats of at least half of "
+            "the kernels (--per N groups them anyway)"
         )
     starts = repetition.starts
     said.append(
