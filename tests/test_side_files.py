@@ -249,6 +249,9 @@ def test_messages_show_a_database_alone(tmp_path: Path) -> None:
         assert {row["key"] for row in rows} == {KEYS[0]}
         assert {row["problem"] for row in rows} == {"Conv fwd 32x3x224x224 -> 32x64x112x112 k7x7 s2 p3"}
         assert all("-F 1" in row["command"] for row in rows)
+        head, first, _ = invoked("messages", tmp_path / name, "--format", "table", COLUMNS="54").stdout.splitlines()
+        assert head.split() == ["problem", "solver", "ms"]
+        assert re.search(r"  \w+\.\.\.\w*Fwd  9\.25$", first) is not None  # the solver keeps its end
 
 
 def test_a_database_beside_a_log_is_of_its_run(tmp_path: Path) -> None:

@@ -405,7 +405,7 @@ NARROWEST_HEAD = 16
 unit."""
 _MOST_DECIMALS = 6
 _BETWEEN = "  "
-_KERNELS = ("name", "kernel")
+_OFTEN_ALIKE = ("name", "kernel", "solver")
 
 
 class Column(NamedTuple):
@@ -443,9 +443,9 @@ def aligned(table: Table, width: int | None = None) -> Iterator[str]:
 
 
 def _cut(column: str, text: str, size: int) -> str:
-    """Return a text of at most ``size`` characters. Kernel names often begin with the same words, so they keep their
-    ends."""
-    return _middle_cut(text, size) if column in _KERNELS else shortened(text, size)
+    """Return a text of at most ``size`` characters. Names of kernels and solvers keep their ends, because
+    they often begin with the same words."""
+    return _middle_cut(text, size) if column in _OFTEN_ALIKE else shortened(text, size)
 
 
 def _middle_cut(text: str, size: int) -> str:

@@ -39,6 +39,8 @@ COLUMNS = (
 BRIEF = (
     "kind", "count", "line", "outcome", "solver", "ms", "workspace_bytes", "given_bytes", "problem", "text",
 )  # fmt: skip
+BRIEF_OF_DATABASES = ("problem", "solver", "ms", "workspace_bytes")
+"""The text of their records repeats these; kind and count are those of all."""
 _FOLDED = frozenset(("candidate", "prepare"))
 """Kinds of which a search prints a line per solver, without numbers."""
 _ENTRY, _COMMAND = "entry", "command"
@@ -67,7 +69,9 @@ def table(
         own: Row = {"file": file} if several else {}
         rows += [{**own, **row} for row in _rows(log, operations, {**subjects, **OWN_SUBJECTS}, order)]
     first = ("file",) if several else ()
-    return Table(columns=(*first, *COLUMNS), rows=rows, brief=(*first, *BRIEF), keys=("kind",))
+    of_databases = bool(rows) and all(row["kind"] == "find-db record" for row in rows)
+    brief = BRIEF_OF_DATABASES if of_databases else BRIEF
+    return Table(columns=(*first, *COLUMNS), rows=rows, brief=(*first, *brief), keys=("kind",))
 
 
 def _rows(
