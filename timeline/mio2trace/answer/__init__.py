@@ -333,7 +333,8 @@ def _times(subject: Subject) -> str:
             is_set_up = any(one.phase == "setup" for one in subject.alignment.links.passes)
             what = "set-up" if is_set_up else "earlier work"
             without += f"{' and' if without.startswith(', without') else ', without'} {ms(set_up)} of {what}"
-        return f"{ms(subject.total_ns)} of kernels{without}; no iterations are known."
+        overlapping = "overlapping " * (subject.total_ns > _longest(subject))
+        return f"{ms(subject.total_ns)} of {overlapping}kernels{without}; no iterations are known."
     of = f"{number:,} steady of {recorded:,}" if number != recorded else count(number, "iteration")
     kind = f", {told.kinds[told.kind]}" if told.kinds[told.kind] else ""
     kind += f" each{_others(told)}" if kind.endswith((" kernel", " kernels")) else ""
@@ -349,9 +350,13 @@ def _times(subject: Subject) -> str:
 
 
 def _longest(subject: Subject) -> float:
-    """Return the most time that kernels can take in a step if they do not overlap, on all devices."""
-    step = subject.step_time
-    return inf if step is None else sum(_device_steps(subject)) or step.step_ns
+    """Return the most time that kernels can take in a step if they do not overlap, on all devices; without steps in the
+    recording."""
+    step, recording = subject.step_time, subject.steady.recording
+    if step is None:
+        devices = {queue.device for queue in subject.profile.queues}
+        return inf if recording is None else recording.length_ns * len(devices)
+    return sum(_device_steps(subject)) or step.step_ns
 
 
 def _others(told: Iterations) -> str:
