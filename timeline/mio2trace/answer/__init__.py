@@ -656,7 +656,7 @@ def _trust(subject: Subject) -> Iterator[tuple[str, str]]:
 __all__ = ["Report", "Section", "report_of", "subjects"]
 
 LEAST_NAME = 3
-"""The least letters that the files of a job have in common, to be its title."""
+"""The least letters that the files of a job have in common, to be in its title."""
 MOST_SECTIONS = 8
 """The most sections (runs or processes) of a report; it states how many others there are."""
 
@@ -683,13 +683,14 @@ def report_of(analysis: Analysis, runs: Sequence[Run], gpu: Gpu | None = None, *
 
 
 def _title(run: Run, analysis: Analysis) -> str:
-    """Return the name of a run. That of a job is the common beginning of its files' names."""
+    """Return the name of a run. That of a job is the common beginning of its files' names, and the number of them."""
     names = [file.name.rpartition("/")[2].partition(".")[0] for file in run.inputs]
     alike = takewhile(lambda letters: len({*letters}) == 1, zip(*names, strict=False))
     common = "".join(letters[0] for letters in alike).rstrip(" ._-")
-    if not run.is_job or len(names) < 2 or len(common) < LEAST_NAME:
+    if not run.is_job or len(names) < 2:
         return run.name
-    return f"{visible(analysis.cleaner.text(common))}: {count(len(run.alignments), 'process')}"
+    processes = count(len(run.alignments), "process")
+    return f"{visible(analysis.cleaner.text(common))}: {processes}" if len(common) >= LEAST_NAME else processes
 
 
 def _sections(run: Run, several: bool, gpu: Gpu | None, most: int, *, depth: Depth) -> tuple[list[Section], int]:

@@ -49,8 +49,10 @@ COLOURS = {
     "groupnorm": "groupnorm", "pool": "pool", "activ": "activ", "rnn": "rnn", "softmax": "softmax", "lrn": "lrn",
     **dict.fromkeys(("allreduce", "reduce_scatter", "allgather", "alltoall", "broadcast"), "collective"),
     "collective": "collective", "optensor": "tensor", "bias": "bias", "reduce": "reduce",
+    "MoE": "fusion", "norm": "layernorm", "activation": "activ", "rope": "tensor", "KV cache": "pool",
+    "sampling": "softmax",
 }  # fmt: skip
-"""The colour class of each primitive; ``other`` for all the rest."""
+"""The colour class of each primitive, and of each purpose of kernels in no operation; ``other`` for all the rest."""
 
 
 def part(head: str, **more: Any) -> dict[str, Any]:
