@@ -127,12 +127,13 @@ def test_a_stamp_that_is_none_is_no_stamp(tmp_path: Path) -> None:
 
 
 def test_a_layer_with_two_directions_is_one_layer(tmp_path: Path) -> None:
-    """The answer counts layers, not the times that are printed for them, and names the directions in the sum."""
+    """The answer counts layers and names the directions in the sum; it counts the times if a layer lacks one."""
     path = tmp_path / "timer.json"
-    for layers, says in ((LAYERS, "2 layers, forward and backward;"), (LAYERS[::2], "2 layers;")):
+    both, one = "3 times that the log prints for 2 layers, forward and backward;", "the times that the log prints for"
+    for layers, says in ((LAYERS, both), (LAYERS[::2], f"{one} 2 layers;")):
         path.write_text(json.dumps(layers))
         (section,) = of_logs(analyse([path]).run)
-        assert f"the sum of the times that the log prints for {says}" in section.verdict
+        assert f"the sum of {says}" in section.verdict
         assert not section.beyond()  # no kernels are known that could overlap
 
 

@@ -75,7 +75,8 @@ def of_logs(run: Run) -> list[Section]:
         both = f", {' and '.join(directions)}" if len(directions) > 1 else ""
         is_doubted = iteration is not None and not total / GUARD <= iteration <= GUARD * total
         own = f" ({ms(iteration or 0)} by the log itself)" * is_doubted
-        of_layers = f"the sum of the times that the log prints for {count(number, 'layer')}{both}"
+        times = "the times" if len(layers) >= number * len(directions) else count(len(layers), "time")
+        of_layers = f"the sum of {times} that the log prints for {count(number, 'layer')}{both}"
         said.append(f"{ms(total)} per iteration{own}: {of_layers}")
     elif iteration is not None:
         said.append(f"{ms(iteration)} per iteration: the time that the log prints, without times of layers")
