@@ -170,3 +170,13 @@ def test_tables_are_written_into_the_dataset_alone(warm: None, table: str, writt
     done = invoked("batch", written / "runs", "-o", tmp_path / "ds")
     assert (done.exit_code, f"{table} is a link" in done.stderr, done.stderr.count("\n")) == (1, True, 1)
     assert [(path.name, path.read_text()) for path in elsewhere.iterdir()] == [("runs%2Fa.parquet", "mine")]
+
+
+def test_a_folder_that_goes_while_it_is_looked_through_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object) -> None:
+        raise FileNotFoundError(2, "No such file or directory", "gone")
+
+    monkeypatch.setattr(Path, "glob", gone)
+    assert stderr_of(invoked("layers", tmp_path), 1) == "mio2trace: gone: No such file or directory\n"

@@ -162,7 +162,10 @@ def _read_all(
     references: bool,
 ) -> list[tuple[list[Input], Notes]]:
     """Return the inputs and notes of each file, except of files that were read with another one."""
-    paths = [located for path in given for located in _located(path, options, notes, unpacking)]
+    try:
+        paths = [located for path in given for located in _located(path, options, notes, unpacking)]
+    except FileNotFoundError as error:  # a folder within one of them was removed meanwhile
+        raise InputError(f"{error.filename}: {error.strerror}") from None
     if not paths:
         raise InputError(f"{os.path.basename(given[0])}: holds no input; expected {options.accepted.expected}")
     # Not necessary: an error in one of these is only reported.
