@@ -202,17 +202,25 @@ def test_ops_of_one_type_that_differ_much_are_no_damage(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("steps", "said"), [(1, []), (3, ["timelines of 3 steps in one file"])])
-def test_steps_that_somebody_merged_into_one_timeline_are_told(steps: int, said: list[str], tmp_path: Path) -> None:
-    """Scripts append the events of each step: the steps are not told, and devices of later ones are others."""
-    op = {"ph": "X", "cat": "Op", "pid": 1, "tid": 0, "dur": 3}
+def test_steps_that_a_script_merged_into_one_timeline_are_apart(steps: int, said: list[str], tmp_path: Path) -> None:
+    """Scripts append the events of each step; devices of later ones may be others."""
+    op = {"ph": "X", "cat": "Op", "tid": 0, "dur": 3}
     events: list[dict[str, Any]] = [
-        {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": f"{KERNELS.partition('/stream')[0]} Compute"}}
+        {"name": "process_name", "ph": "M", "pid": pid, "args": {"name": f"{device} Compute"}}
+        for pid, device in enumerate((KERNELS.partition("/stream")[0], KERNELS))
     ]
     for at in range(steps):
-        for name, kind in (("_SOURCE", "NoOp"), ("m", "MatMul")):
-            events.append({**op, "name": kind, "ts": START_US + 100 * at, "args": {"name": name, "op": kind}})
+        for pid, name, kind in ((0, "_SOURCE", "NoOp"), (0, "m", "MatMul"), (1, "m", "MatMul")):
+            times = {"pid": pid, "ts": START_US + 100 * at}
+            events.append({**op, **times, "name": kind, "args": {"name": name, "op": kind}})
     path = saved(tmp_path / "run.json", json.dumps({"traceEvents": events}))
-    assert [note.kind.partition(":")[0] for note in converted(path)[1].notes.problems] == said
+    drawn, result = converted(path)
+    assert [note.kind.partition(":")[0] for note in result.notes.problems] == said
+    passes = [(one["name"], one["dur"]) for one in of(drawn, "pass")]
+    assert passes == ([(f"iteration {at + 1}", 3) for at in range(steps)] if steps > 1 else [("iteration", 3)])
+    assert "0.0030 ms of kernels" in invoked("report", path).stdout
+    assert f"1 run of {steps} iteration" in invoked("compare", path, path).stdout  # as a side like any other
+    assert f"{steps} kernel" in invoked("batch", tmp_path, "-o", tmp_path / "ds").stderr
 
 
 def test_streams_that_name_no_task_are_of_the_only_task(tmp_path: Path) -> None:

@@ -335,7 +335,7 @@ def analysed(work: Work, staging: str, *, tell: Tell) -> Made:
         if type(error).__name__ == "OutOfMemoryException":  # an error of DuckDB
             raise MemoryError from None
         raise
-    kernels = sum(one.kind == "kernel" for run in runs for profile in run.profiles for one in profile.activities)
+    kernels = sum(int(one.alignment.profile.commands.is_kernel.sum()) for run in runs for one in run.drawn)
     cut = tuple(note.kind for note in analysis.notes if note.is_lost)
     return Made(rows=tuple(names), kernels=kernels, bytes=written, cut=cut)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -64,8 +64,8 @@ class _Node:
 
     op: str = ""
     device: str = ""
-    count: int = 0
-    executions: list[Execution] = field(default_factory=list)
+    executions: dict[int, list[Execution]] = field(default_factory=dict)
+    """By step."""
     memory: list[OpMemory] = field(default_factory=list)
     shapes: list[tuple[int, Shape]] = field(default_factory=list)
 
@@ -78,8 +78,8 @@ class Collector:
         self._notes = notes
         self._nodes: dict[str, _Node] = {}
 
-    def add(self, name: str, op: str, execution: Execution) -> _Node | None:
-        """Add an execution of ``name``; None if it is not kept."""
+    def add(self, name: str, op: str, execution: Execution, step: int = 0) -> _Node | None:
+        """Add an execution of ``name`` in a step; None if it is not kept."""
         if name.count("/") >= MOST_COMPONENTS or not name:
             self._notes.add("record without a possible name: skipped", self._place)
             return None
@@ -89,27 +89,29 @@ class Collector:
                 self._notes.add("op on a second device left out, as in tfprof", f"{self._place}: {name}")
                 return None
             node.device = execution.device
-            node.count += 1
         node.op = node.op or op
-        node.executions.append(execution)
+        node.executions.setdefault(step, []).append(execution)
         return node
 
-    def finish(self, source: int, *, memory_known: bool) -> TfProfile:
-        """Return the profile of the one step. Raises `InputError` if nothing ran."""
+    def finish(self, source: int, *, memory_known: bool, steps: int = 1) -> TfProfile:
+        """Return the profile; several steps are numbered from 0. Raises `InputError` if nothing ran."""
         if not self._nodes:
             raise InputError(f"{self._place}: no op with a time; expected the ops of a step")
         nodes = []
         for name, node in sorted(self._nodes.items()):
-            start = min(one.start_ns for one in node.executions)
-            end = max(one.start_ns + one.dur_ns for one in node.executions)
-            step = NodeStep(0, node.count, start, end, tuple(node.executions), tuple(node.memory))
+            ran = []
+            for step, executions in node.executions.items():
+                start = min(one.start_ns for one in executions)
+                end = max(one.start_ns + one.dur_ns for one in executions)
+                on_host = sum(one.kind == "cpu" for one in executions)
+                ran.append(NodeStep(step, on_host, start, end, tuple(executions), tuple(node.memory)))
             op, shapes = node.op or name, tuple(node.shapes)
             types = tuple(filter(None, (op, node.device)))
             nodes.append(
-                TfNode(name=name, op=op, op_types=types, device=node.device, output_shapes=shapes, steps=(step,))
+                TfNode(name=name, op=op, op_types=types, device=node.device, output_shapes=shapes, steps=tuple(ran))
             )
-        known = {"numbered": False, "memory_known": memory_known, "graph_known": False}
-        return TfProfile(source=source, steps=(0,), nodes=tuple(nodes), **known)
+        known = {"numbered": steps > 1, "memory_known": memory_known, "graph_known": False}
+        return TfProfile(source=source, steps=tuple(range(steps)), nodes=tuple(nodes), **known)
 
 
 def kind_of(device: str) -> str:
@@ -415,7 +417,7 @@ def _unescaped(found: re.Match[bytes]) -> bytes:
 TEXT = Format("TensorFlow step statistics (text)", _is_text, _read_text)
 
 
-# -- The Chrome JSON of TensorFlow 1's ``timeline.Timeline``: one step with times (tfprof.md 8) ------------------------
+# -- The Chrome JSON of TensorFlow 1's ``timeline.Timeline``: steps with times (tfprof.md 8) ---------------------------
 #
 #     {"traceEvents": [
 #       {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "/job:localhost/.../device:CPU:0 Compute"}},
@@ -423,8 +425,10 @@ TEXT = Format("TensorFlow step statistics (text)", _is_text, _read_text)
 #        "args": {"name": "v/tower_0/cg/Relu", "op": "Relu", "input0": "..."}}, ...]}
 #
 # Read: the ops. ``tid`` is a lane that the writer chose; it is not used. ``dur`` includes the op's clean-up and may be
-# 0, so it differs from tfprof's time by design. Not read: tensors, arrows, the memory of allocators over time; the
-# memory of an op is not recorded. tfprof's own ``-output timeline`` is refused: most of its views have no real times.
+# 0, so it differs from tfprof's time by design. Scripts append the events of several steps, each device after another:
+# a step ends where a device or its ``_SOURCE`` comes again. Not read: tensors, arrows, the memory of allocators over
+# time; the memory of an op is not recorded. tfprof's own ``-output timeline`` is refused: most of its views have no
+# real times.
 
 _EVENTS = late(rb'\s*\{\s*"traceEvents"\s*:\s*\[')
 _PROCESS = late(
@@ -448,7 +452,7 @@ def _is_timeline(head: bytes) -> bool:
 
 
 def _read_timeline(source: Source, options: ReadOptions, notes: Notes) -> Records:
-    """Return the step. Raises `InputError` if none of its ops can be read."""
+    """Return the steps. Raises `InputError` if none of their ops can be read."""
     place = source.name
     events = _events(utf8(source.read(), place, notes), place, notes)
     devices: dict[object, str] = {}
@@ -461,10 +465,9 @@ def _read_timeline(source: Source, options: ReadOptions, notes: Notes) -> Record
                 if name.endswith(" Compute"):
                     devices[event.pid] = name.removesuffix(" Compute").lower()
     collector = Collector(place, notes)
-    begun: Counter[tuple[str, str]] = Counter()
-    for event in events:
-        if event.ph != "X" or event.cat != "Op":
-            continue
+    ops = [event for event in events if event.ph == "X" and event.cat == "Op"]
+    steps, step_of = _steps(ops)
+    for event, step in zip(ops, step_of, strict=True):
         device = devices.get(event.pid) if isinstance(event.pid, (int, str)) else None
         args = event.args if isinstance(event.args, dict) else {}
         name = args.get("name")
@@ -476,17 +479,38 @@ def _read_timeline(source: Source, options: ReadOptions, notes: Notes) -> Record
             notes.add("execution without a possible time: skipped", f"{place}: {name}")
             continue
         if name.split(":", 1)[0] in NOT_NODES:
-            begun[name, device] += 1
             continue
         op = event.name if isinstance(event.name, str) and event.name not in _UNKNOWN else ""
         kernel = args.get("kernel")
         label = kernel if isinstance(kernel, str) else op if op.startswith("MEMCPY") else ""
         execution = Execution(device, kind, event.ts * 1000, event.dur * 1000, label)  # type: ignore[arg-type]
-        collector.add(name, op, execution)
-    steps = max((count for (name, _), count in begun.items() if name == _BEGIN), default=1)
+        collector.add(name, op, execution, step)
     if steps > 1:
-        notes.add(f"timelines of {steps} steps in one file: read as one step, on the devices of the first", place)
-    return [collector.finish(source.index, memory_known=False)]
+        read = "all are" if any(step_of) else "read as one step,"
+        notes.add(f"timelines of {steps} steps in one file: {read} on the devices of the first", place)
+    return [collector.finish(source.index, memory_known=False, steps=max(step_of, default=0) + 1)]
+
+
+def _steps(ops: Sequence[Any]) -> tuple[int, Sequence[int]]:
+    """Return the number of steps and the step of each op; no step is told if other events are between a device's."""
+    step_of, step, last = [], 0, ""
+    seen: set[str] = set()
+    begun: set[str] = set()
+    begins: Counter[str] = Counter()
+    for op in ops:
+        device = str(op.pid)
+        is_begin = isinstance(op.args, dict) and op.args.get("name") == _BEGIN
+        if (device in seen and device != last) or (is_begin and device in begun):
+            step += 1
+            seen, begun = set(), set()
+        seen.add(device)
+        if is_begin:
+            begun.add(device)
+            begins[device] += 1
+        step_of.append(step)
+        last = device
+    steps = max(begins.values(), default=1)
+    return steps, step_of if step + 1 == steps else [0] * len(step_of)
 
 
 def _events(data: bytes, place: str, notes: Notes) -> Any:
