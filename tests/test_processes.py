@@ -229,6 +229,36 @@ def test_processes_one_after_another_are_not_of_one_job() -> None:
         assert same_job([first], [other], near=near, spans={}) == expected
 
 
+@pytest.mark.parametrize(
+    ("begins_ms", "jobs"),
+    [
+        ([(0, 0), (1, 1)], [{0, 1}]),
+        ([(0, 0), (1, 1), (2, 900), (3, 901)], [{0, 1, 2, 3}]),
+        ([(0, 0), (1, 400), (2, 900)], [{0, 1, 2}]),
+        ([(0, 0), (1, 1100)], [{0}, {1}]),
+        ([(0, 0), (1, 500), (0, 501), (1, 1)], [{0, 1}, {0, 1}]),  # two cycles of a schedule
+        ([(0, 0), (1, 100), (0, 200), (1, 300)], [{0}, {0}, {1}, {1}]),  # whose cycles cannot be told
+    ],
+)
+def test_clocks_of_two_machines_may_differ_by_more_than_a_recording_took(
+    begins_ms: list[tuple[int, int]], jobs: list[set[int]], tmp_path: Path
+) -> None:
+    """Ranks of PyTorch traces of 20 ms each, which do not state the machine; `ranks` says what it leaves out."""
+    for number, (rank, begin_ms) in enumerate(begins_ms):
+        of_one: dict[str, Any] = {"ph": "X", "dur": 10_000, "args": {"correlation": 1}}
+        call = {**of_one, "cat": "cuda_runtime", "name": "hipLaunchKernel", "pid": rank + 9, "tid": 1}
+        kernel = {**of_one, "cat": "kernel", "name": ALL_REDUCE, "pid": 0, "tid": 7, "dur": 10_000 + number}
+        events = [{**call, "ts": 1000 * begin_ms}, {**kernel, "ts": 1000 * begin_ms + 10_000}]
+        trace = {"schemaVersion": 1, "baseTimeNanoseconds": 1_767_000_000 * SECOND, "traceEvents": events}
+        trace["distributedInfo"] = {"rank": rank, "world_size": 4}
+        (tmp_path / f"{number}.json").write_text(json.dumps(trace))
+    found = [{profile.process.rank for profile in run.profiles} for run in analyse([tmp_path]).runs]
+    assert sorted(found, key=sorted) == jobs
+    if any(len(job) > 1 for job in jobs):
+        said = invoked("ranks", tmp_path).stderr
+        assert said.count("of another run, by its clock, folder or ranks: left out") == len(jobs) - 1
+
+
 def test_scopes_tell_machines_apart() -> None:
     """One without an id is like no other; nodes of one image have one id and names of their own."""
     assert [scope_of(machine) for machine in (None, "", "00000000-0000", 7, "abc")] == [""] * 5

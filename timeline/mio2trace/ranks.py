@@ -29,6 +29,10 @@ WORK = "all work"
 """The cause if only the sum of the work explains the delay, as on a device with a lower clock."""
 HOST = "the host"
 """The cause for a rank that launched its collective later although its kernels took no longer."""
+COMMUNICATION = "other communication"
+"""The cause if communication kernels that do not count took longer: the rank may have waited in them for others."""
+LITTLE = 0.01
+"""Ranks that wait for less than this part of their time in collectives arrive together."""
 DRIFT = 1e-4
 """Two clocks drift apart by less than this share of the time."""
 EXPLAINS = 0.5
@@ -221,13 +225,15 @@ def _works(alignment: Alignment, collectives: Sequence[Collective]) -> list[_Wor
     """Return, per collective, the kernel time of the commands since the previous collective, by layer and operation."""
     activities = alignment.profile.activities
     ends = [one.position for one in collectives]
-    is_collective = {one.position for one in collectives_of(alignment.profile, exchanges=True)}
+    is_communication = communicates(alignment.profile.commands)
     links = alignment.links
     operations = {one.index: operation_name(one) for one in links.operations}
     layers = [f"{run.layer} {run.direction}" if run.direction else run.layer for run in links.runs]
 
     def name(position: int) -> str:
         """Return the layer in its direction, else the operation, else the name of the activity."""
+        if is_communication[position]:
+            return COMMUNICATION
         if (run := links.run_of[position]) != NONE:
             return layers[run]
         operation = links.operation_of[position]
@@ -238,33 +244,37 @@ def _works(alignment: Alignment, collectives: Sequence[Collective]) -> list[_Wor
     for end in ends:
         spent: Counter[str] = Counter()
         for position in range(begin, end):
-            if position not in is_collective:
-                spent[name(position)] += duration(activities[position]) or 0
+            spent[name(position)] += duration(activities[position]) or 0
         works.append(spent)
         begin = end + 1
     return works
 
 
 def _launches(alignment: Alignment, collectives: Sequence[Collective]) -> list[int | None]:
-    """Return, per collective, the time between its launch and the previous collective's launch."""
+    """Return, per collective, how long after the end of the previous collective the host launched it; 0 if before.
+
+    A host that is ahead delays nothing. The previous launch is no measure: a host that comes late there waits less for
+    that collective than the hosts of the other ranks do."""
     activities = alignment.profile.activities
     times = [activities[one.position].host_start_ns for one in collectives]
-    return [
-        None if time is None or before is None else time - before
-        for time, before in zip(times, [None, *times], strict=False)  # the first one has no collective before it
-    ]
+    ends = [None, *(one.end_ns for one in collectives)]  # the first one has no collective before it
+    return [None if time is None or end is None else max(0, time - end) for time, end in zip(times, ends, strict=False)]
+
+
+def _computing(work: _Work) -> int:
+    return sum(ns for name, ns in work.items() if name != COMMUNICATION)
 
 
 def _cause(meeting: Meeting, works: Sequence[_Work], launches: Sequence[int | None]) -> tuple[str, int]:
     """Return the work that took enough time more on the last rank than on the others to explain its delay."""
     others = [place for place in range(len(works)) if place != meeting.last]
     late = works[meeting.last]
-    all_longer = sum(late.values()) - round(median([sum(works[place].values()) for place in others]))
+    all_longer = _computing(late) - round(median([_computing(works[place]) for place in others]))
     longer = {name: ns - round(median([works[place].get(name, 0) for place in others])) for name, ns in late.items()}
     name = max(longer, key=lambda one: (longer[one], one), default="")
     if name and longer[name] >= EXPLAINS * meeting.lead_ns:
         return name, longer[name]
-    if late and all_longer >= EXPLAINS * meeting.lead_ns:
+    if _computing(late) and all_longer >= EXPLAINS * meeting.lead_ns:
         return WORK, all_longer
     host = launches[meeting.last]
     of_others = [launch for place in others if (launch := launches[place]) is not None]
@@ -342,7 +352,7 @@ def causes(late: Sequence[Meeting]) -> dict[str, tuple[int, int]]:
     delay = sum(one.lead_ns for one in late)
     names = sorted(took, key=lambda name: (-took[name][0], name))
     found = {name: took[name] for name in names if took[name][0] >= EXPLAINS_OF_ALL * delay}
-    parts = [took[name] for name in names if name != HOST]
+    parts = [took[name] for name in names if name not in (HOST, COMMUNICATION)]
     if found or sum(ns for ns, _ in parts) < EXPLAINS * delay:
         return found
     return {WORK: (sum(ns for ns, _ in parts), sum(times for _, times in parts))} if parts else {}
@@ -353,6 +363,12 @@ def straggler(of: Sequence[RankTotal]) -> int:
     return the rank that waited least."""
     latest = min(of, key=lambda one: (-one.times_arrived_last, one.wait_ns, one.place), default=None)
     return latest.place if latest is not None and latest.times_arrived_last else NONE
+
+
+def delaying(of: Sequence[RankTotal]) -> int:
+    """Return the straggler, `NONE` if the ranks hardly wait: who comes last by chance is no advice."""
+    waited, spent = sum(one.wait_ns for one in of), sum(one.collective_ns for one in of)
+    return NONE if waited < LITTLE * spent else straggler(of)
 
 
 # -- A table of the ranks, a table of the collectives, and one sentence about them -------------------------------------
@@ -419,20 +435,25 @@ def _cause_cells(one: RankTotal | Meeting) -> dict[str, Cell]:
 
 def said(of: Sequence[RankTotal], labels: Sequence[str]) -> str:
     """Return one sentence: the last rank, the waiting time of the others, and the cause."""
-    latest = straggler(of)
+    latest = delaying(of)
     if not of:
         return EMPTY
     waited = sum(one.wait_ns for one in of)
     spent = sum(one.collective_ns for one in of) or 1
     ranks = max(one.ranks for one in of)
     summed = f"sum of {len(of)} of {ranks:,} ranks" if ranks > len(of) else f"sum of {len(of)} ranks"
-    waiting = f"ranks wait {part_of(waited, spent)} in {count(of[0].collectives, 'collective')} ({summed})"
+    collectives = count(of[0].collectives, "collective")
+    waiting = f"ranks wait {part_of(waited, spent)}"
     beside = f"; {of_others}" if (of_others := uncounted(of)) else ""
     if latest == NONE:
-        return f"{waiting}; none arrives last{beside}"
+        return f"{waiting} in {collectives} ({summed}); none keeps the others waiting{beside}"
     one = of[latest]
-    cause = f": {one.made_late_by} takes {ms(one.made_late_ns)} longer" if one.made_late_by else ""
-    return f"{waiting}; {labels[latest]} is last in {one.times_arrived_last:,}{cause}{beside}"
+    longer = ms(one.made_late_ns)
+    by_host = one.made_late_by == HOST
+    took = f": the host launches {longer} later" if by_host else f": {one.made_late_by} takes {longer} longer"
+    cause = took if one.made_late_by else ""
+    last = f"{labels[latest]} is last in {one.times_arrived_last:,} of {collectives}{cause}"
+    return f"{last}; {waiting} ({summed}){beside}"
 
 
 def absent(of: Sequence[RankTotal]) -> str:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
-from itertools import product
+from itertools import combinations, product
 from typing import NamedTuple
 
 import msgspec
@@ -80,21 +80,24 @@ def _process(profile: Profile) -> tuple[int | None, int | None]:
     return profile.process.pid, profile.process.rank
 
 
-def same_job(profiles: Sequence[Profile], others: Sequence[Profile], *, near: bool, spans: Spans) -> bool:
+def same_job(
+    profiles: Sequence[Profile], others: Sequence[Profile], *, near: bool, spans: Spans, apart: bool = False
+) -> bool:
     """Return whether two inputs are of one job: different processes that ran at the same time on one clock. Without a
     common clock: ``near`` (they are in one folder, if that is evidence), or different ranks. ``spans`` keeps results
-    for later calls."""
+    for later calls. ``apart``: their clocks may be those of two machines."""
     if not profiles or not others or not are_processes([*profiles, *others]):
         return False
-    told = [_at_once(profile, other, spans) for profile in profiles for other in others]
+    told = [_at_once(profile, other, spans, apart=apart) for profile in profiles for other in others]
     if False in told:
         return False
     ranks = [profile.process.rank for profile in (*profiles, *others)]
     return near or True in told or (None not in ranks and len(set(ranks)) == len(ranks))
 
 
-def _at_once(profile: Profile, other: Profile, spans: Spans) -> bool | None:
-    """Return whether they ran at the same time on one machine; None if their clocks do not show it."""
+def _at_once(profile: Profile, other: Profile, spans: Spans, *, apart: bool = False) -> bool | None:
+    """Return whether they ran at the same time on one machine; None if their clocks do not show it. ``apart``: if
+    neither states its machine, they may be of two."""
     clock, of_other = profile.clocks[0], other.clocks[0]
     unix, of_its = clock.as_unix, of_other.as_unix
     same = clock.kind == of_other.kind and bool(clock.scope) and clock.scope == of_other.scope
@@ -106,7 +109,7 @@ def _at_once(profile: Profile, other: Profile, spans: Spans) -> bool | None:
         if unix is None or of_its is None:
             return None
         shift = of_its.offset_ns - unix.offset_ns
-        room = MOST_WRONG_NS if clock.scope != of_other.scope else 0
+        room = MOST_WRONG_NS if clock.scope != of_other.scope or (apart and not clock.scope) else 0
     if first[1] + room < second[0] + shift or second[1] + shift + room < first[0]:
         return False
     return True if same else None
@@ -508,14 +511,14 @@ class Gathered:
         """Whether its profiles are of several processes."""
         return are_processes(self.held)
 
-    def is_of_job(self, other: Gathered, spans: Spans, *, near: bool) -> bool:
+    def is_of_job(self, other: Gathered, spans: Spans, *, near: bool, apart: bool = False) -> bool:
         """Return whether all processes of ``other`` are of the same job, or are the same processes. ``near``: a common
-        folder is evidence."""
+        folder is evidence. ``apart``: as of `same_job`."""
         if not self.held:
             return False
         new = [one for one in other.held if not any(same_process_twice(one, mine) for mine in self.held)]
         beside = near and bool(self.folders_of_ranks & other.folders_of_ranks)
-        return bool(other.held) and (not new or same_job(self.held, new, near=beside, spans=spans))
+        return bool(other.held) and (not new or same_job(self.held, new, near=beside, spans=spans, apart=apart))
 
     @property
     def has_profile(self) -> bool:
@@ -719,8 +722,22 @@ def _sharing_jobs(parts: Sequence[Gathered], notes: Notes, *, near: bool) -> lis
             notes.remark("process that is in two inputs: the more complete one is used", part.names)
             part.profiles = new
         job.take(part)
+    _join_machines(jobs, spans)
     alone = {id(part) for part in (*jobs, *others)}
     return [part for part in parts if id(part) in alone]
+
+
+def _join_machines(jobs: list[Gathered], spans: Spans) -> None:
+    """Join the ranks of machines whose clocks differ by more than the recording took, if only one way to do so gives
+    each rank once: cycles of one schedule follow each other, too."""
+    for job in [*jobs]:
+        fitting = [one for one in jobs if one is not job and job.is_of_job(one, spans, near=False, apart=True)]
+        if any(one is job for one in jobs) and all(
+            one.is_of_job(other, spans, near=False, apart=True) for one, other in combinations(fitting, 2)
+        ):
+            for one in fitting:
+                job.take(one)
+            jobs[:] = [one for one in jobs if not any(one is other for other in fitting)]
 
 
 def _completeness(part: Gathered) -> tuple[int, bool, int]:

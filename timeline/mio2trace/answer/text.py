@@ -345,13 +345,13 @@ def rank_lines(
 ) -> list[str]:
     """Yield the lines. ``machines``: a name for the machine of each rank; empty if its profile does not record the
     machine. ``incomplete``: the labels of ranks whose profiles are incomplete."""
-    from mio2trace.ranks import EMPTY, absent, straggler, uncounted
+    from mio2trace.ranks import EMPTY, absent, delaying, uncounted
 
     if not of:
         return [EMPTY]
     said = []
     if few := absent(of):
-        said.append(f"{few}: another may arrive last, and transfers may take less time")
+        said.append(f"{few}: another may be last, transfers may be shorter")
     if by_duration := sum(one.by == "duration" for one in met):
         said.append(
             f"{by_duration:,} of {count(len(met), 'collective')}: the clocks of the ranks are not known well enough;"
@@ -359,11 +359,11 @@ def rank_lines(
         )
     if incomplete:
         ranks = ", ".join(incomplete[:3]) + ", ..." * (len(incomplete) > 3)
-        said.append(f"incomplete profiles ({ranks}): the work that they lack is in no cause")
+        said.append(f"incomplete profiles ({ranks}): their missing work is in no cause")
     if of_others := uncounted(of):
-        said.append(f"{of_others}: not of all ranks, or not alike on them")
+        said.append(f"{of_others}: they wait for some ranks only, or a rank lacks them")
     notes = [line for text in said for line in wrapped("note", text, at=RANK_LABEL)]
-    found = [*_straggler(met, of, straggler(of), labels, machines), *_ranks(of, labels)]
+    found = [*_straggler(met, of, delaying(of), labels, machines), *_ranks(of, labels)]
     return [*found, *_sizes(met, labels, MOST_LINES - len(found) - len(notes)), *notes]
 
 
@@ -375,7 +375,7 @@ def _straggler(
         where = ", one machine" if len(set(machines)) == 1 else f", between {len(set(machines))} machines"
     waited, spent = sum(one.wait_ns for one in of), sum(one.collective_ns for one in of) or 1
     if latest == NONE:
-        yield "No rank arrives last more often than others."
+        yield "No rank keeps the others waiting."
     else:
         own = of[latest]
         others = sum(one.lead_ns for one in met if one.last == latest)
@@ -437,8 +437,9 @@ def _sizes(met: Sequence[Meeting], labels: Sequence[str], most: int) -> Iterator
     for at, ((which, size), own) in enumerate(shown[:rows]):
         transfer = sum(one.transfer_ns for one in own) / len(own)
         wait = sum(sum(one.waits_ns) / len(one.waits_ns) for one in own) / len(own)
-        buses = [one.bus for one in own if one.bus is not None]
-        bus = fixed(sum(buses) / len(buses), 1) if buses else ""
+        # Of all calls together: the message divided by the mean time. The mean of their rates would be more.
+        slowness = [1 / one.bus for one in own if one.bus]
+        bus = fixed(len(slowness) / sum(slowness), 1) if slowness else ""
         (last, times), *_ = Counter(one.last for one in own).most_common(1)
         who = "" if last == NONE else f"  {labels[last]} {times}/{len(own)}"
         name = which if size is None else f"{which} {_size(size)}"

@@ -187,6 +187,9 @@ def ranks(each: bool, printing: console.Printing, inputs: console.Inputs) -> Non
     run = analysis.run
     if not run.is_job:
         raise InputError(f"{analysis.names}: not of several processes of one job; expected the files of its ranks")
+    for other in analysis.runs:
+        if other is not run and other.profiles:
+            analysis.notes.add("of another run, by its clock, folder or ranks: left out", other.name)
     met = meetings(run.alignments)
     of = totals(met, run.alignments)
     labels = labels_of(run)
