@@ -17,6 +17,7 @@ from mio2trace.align import NONE, STEPS, LayerRun, Links, Step, climb, rates
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.exact import calls_of
 from mio2trace.align.links import DOUBTED, LayerRuns
+from mio2trace.align.ranges import OpenRanges
 from mio2trace.evidence import (
     BUFFERS,
     DURATIONS,
@@ -30,9 +31,10 @@ from mio2trace.evidence import (
     TIMER_MARKS,
     Evidence,
 )
+from mio2trace.model.profile import Clock, Process, Range
 from mio2trace.notes import Notes
 from tests.conftest import ROOT
-from tests.records import enqueued, made_operation, opencl_profile
+from tests.records import enqueued, made_operation, opencl_profile, process_of_a_job
 
 PACKAGE = Path(mio2trace.__file__).parent
 
@@ -213,3 +215,13 @@ def test_what_only_ranges_state_has_no_index_of_the_logs() -> None:
     stated = calls_of(profile, (), 7, Notes()).operations
     assert [operation.index for operation in stated] == list(range(7, 7 + len(stated)))
     assert stated
+
+
+def test_a_range_that_ended_is_not_around_a_later_launch() -> None:
+    """Ranges of a thread may overlap (`roctxRangeStart`): the first one is around launches before its end alone."""
+    ranges = [Range("annotation", text, 0, begun, end) for text, begun, end in (("a", 0, 10), ("b", 5, 20))]
+    launches = [("k", at + 1, at + 2, at, at + 1) for at in (2, 7, 12)]
+    profile = process_of_a_job(launches, Process(index=0, pid=1), Clock("boottime"), ranges=ranges)
+    opened = OpenRanges(profile)
+    around = [[profile.ranges[at].text for at in (place, *opened.around(place))] for place in opened.range_of]
+    assert around == [["a"], ["a"], ["b"]]

@@ -728,8 +728,9 @@ def _sharing_jobs(parts: Sequence[Gathered], notes: Notes, *, near: bool) -> lis
 
 
 def _join_machines(jobs: list[Gathered], spans: Spans) -> None:
-    """Join the ranks of machines whose clocks differ by more than the recording took, if only one way to do so gives
-    each rank once: cycles of one schedule follow each other, too."""
+    """Join the ranks of machines whose clocks differ by more than the recording took.
+
+    Cycles of one schedule also follow each other. So the ranks are joined only if one way gives each rank once."""
     for job in [*jobs]:
         fitting = [one for one in jobs if one is not job and job.is_of_job(one, spans, near=False, apart=True)]
         if any(one is job for one in jobs) and all(

@@ -101,7 +101,7 @@ class OpenRanges:
         range changes, and this range: before the first change, then from each change on."""
         parent_of = self.parent_of
         is_open = [(NEVER + 1, NONE)]
-        """End and place of each open range."""
+        """End and place of each open range, the last one to end first."""
         times, innermost = array("q"), array("q", [NONE])
 
         def close(until: int) -> None:
@@ -113,9 +113,12 @@ class OpenRanges:
         for place, begun, end, is_mark in zip(places, starts, ends, are_marks, strict=True):
             if is_open[-1][0] <= begun:
                 close(begun)
-            parent_of[place] = is_open[-1][1]
+            at = len(is_open)
+            while is_open[at - 1][0] < end:  # what ends before this range does is not around it
+                at -= 1
+            parent_of[place] = is_open[at - 1][1]
             if not is_mark:
-                is_open.append((end, place))
+                is_open.insert(at, (end, place))
             times.append(begun)
             innermost.append(is_open[-1][1])
         close(NEVER)
