@@ -406,7 +406,10 @@ def test_forms_and_many_sides(folders: Sequence[Path]) -> None:
     assert verdicts == ["no change shown", "slower"]
     wide = [json.loads(line) for line in run(good, same, bad, "--format", "jsonl").stdout.splitlines()]
     assert {"good_ms", "same_ms", "bad_ms", "ratio"} <= wide[0].keys()
-    assert wide[0]["verdict"] == "slower"
+    assert (wide[0]["same_verdict"], wide[0]["verdict"]) == ("~", "slower")
+    turned = json.loads(run(good, bad, same, "--format", "jsonl").stdout.splitlines()[0])
+    assert (turned["bad_verdict"], turned["verdict"]) == ("slower", "~")
+    assert (turned["bad_ratio"], turned["ratio"]) == (wide[0]["ratio"], wide[0]["same_ratio"])
     assert run(good).exit_code == 2
     assert run(good, same, "--columns", "nope").exit_code == 2
     assert len(stderr_of(run(good, ROOT / "LICENSE"), 1).splitlines()) == 1
@@ -730,7 +733,7 @@ def test_a_large_change_is_apart_from_the_time_before_it(record: RunRecord) -> N
     slower = msgspec.structs.replace(record, parts=tuple(slow))
     lines = block(Comparison(Side(name="a", runs=(record,)), Side(name="b", runs=(slower,))))
     assert any(" 3409 x" in line for line in lines)
-    assert change(3408.62) == "3409 x"
+    assert (change(3408.62), change(0.99999), change(1.00001)) == ("3409 x", "+0.0 %", "+0.0 %")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ by cause.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
@@ -37,9 +38,9 @@ class Group(NamedTuple):
 
 
 def change(ratio: float) -> str:
-    """Format a ratio: ``+14.9 %``, or ``2.15 x`` if a side takes at least twice as long, ``3409 x`` from 100 on."""
+    """Format a ratio: ``+14.9 %`` (never ``-0.0 %``), or ``2.15 x`` if a side takes at least twice as long, ``3409 x`` from 100 on."""
     least, most = _PERCENT
-    return f"{100 * (ratio - 1):+.1f} %" if least < ratio < most else f"{ratio:.{2 if ratio < 100 else 0}f} x"
+    return f"{round(100 * (ratio - 1), 1) + 0.0:+.1f} %" if least < ratio < most else f"{ratio:.{2 if ratio < 100 else 0}f} x"
 
 
 def interval(row: Compared) -> str:
@@ -450,8 +451,8 @@ def _row(one: Compared) -> Row:
 
 
 def pivot(comparisons: Sequence[Comparison], *, everything: bool = True) -> Table:
-    """Compare many sides with the first: the time of each part on each side, and its ratio from the first to
-    the last."""
+    """Compare many sides with the first: the time of each part on each side, its ratio to the first and its verdict.
+    Those of the last side have no name of a side."""
     sides = [comparisons[0].a.name, *(one.b.name for one in comparisons)]
     names = [name if sides.count(name) == 1 else f"{name}#{number}" for number, name in enumerate(sides, 1)]
     rows: dict[tuple[str, str], dict[str, Cell]] = {}
@@ -459,14 +460,18 @@ def pivot(comparisons: Sequence[Comparison], *, everything: bool = True) -> Tabl
         for one in (comparison.iteration, *comparison.steps, *comparison.rows, *comparison.ranks, *comparison.once):
             row = rows.setdefault((one.kind, one.name), {"part": one.kind, "name": one.name})
             row |= known({f"{names[0]}_ms": _ms_of(one.a_ns), f"{name}_ms": _ms_of(one.b_ns)})
-            if comparison is comparisons[-1]:
-                row |= known({"verdict": one.word, "ratio": _rounded(one.ratio), "cause": one.cause or None})
+            own = "" if comparison is comparisons[-1] else f"{name}_"
+            row |= known({f"{own}verdict": one.word, f"{own}ratio": _rounded(one.ratio)})
+            if not own and one.cause:
+                row["cause"] = one.cause
     changed = {(row.kind, row.name) for comparison in comparisons for row in comparison.rows if has_changed(row)}
     shown = [row for key, row in rows.items() if everything or key in changed or key[0] not in KINDS]
-    numbers = (*(f"{name}_ms" for name in names), "ratio")
-    columns = ("part", "name", *numbers, "verdict", "cause")
+    times, ratios = tuple(f"{name}_ms" for name in names), (*(f"{name}_ratio" for name in names[1:-1]), "ratio")
+    verdicts = *(f"{name}_verdict" for name in names[1:-1]), "verdict"
+    columns = ("part", "name", *times, *chain(*zip(ratios, verdicts, strict=True)), "cause")
     # On a narrow terminal the keys are left out last.
-    return Table(columns=columns, rows=shown, decimals=dict.fromkeys(numbers, 3), keys=("name", *numbers))
+    keys = ("name", *times, *verdicts)
+    return Table(columns=columns, rows=shown, decimals=dict.fromkeys((*times, *ratios), 3), keys=keys)
 
 
 def _ms_of(ns: float | None) -> float | None:
