@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 from mio2trace.align import NONE
 from mio2trace.align.processes import ProcessClock, relate_processes
-from mio2trace.analysis import analyse
+from mio2trace.analysis import AnalysisOptions, analyse
 from mio2trace.comparing.sides import OPTIONS, side
 from mio2trace.conversion import Conversion, convert
 from mio2trace.model.log import FrameworkLog
@@ -229,6 +230,27 @@ def test_processes_one_after_another_are_not_of_one_job() -> None:
         assert same_job([first], [other], near=near, spans={}) == expected
 
 
+def write_rank(path: Path, rank: int, begin_ms: int, number: int) -> None:
+    """Write a PyTorch trace of 20 ms, which does not state the machine."""
+    of_one: dict[str, Any] = {"ph": "X", "dur": 10_000, "args": {"correlation": 1}}
+    call = {**of_one, "cat": "cuda_runtime", "name": "hipLaunchKernel", "pid": rank + 9, "tid": 1}
+    kernel = {**of_one, "cat": "kernel", "name": ALL_REDUCE, "pid": 0, "tid": 7, "dur": 10_000 + number}
+    events = [{**call, "ts": 1000 * begin_ms}, {**kernel, "ts": 1000 * begin_ms + 10_000}]
+    trace = {"schemaVersion": 1, "baseTimeNanoseconds": 1_767_000_000 * SECOND, "traceEvents": events}
+    path.write_text(json.dumps({**trace, "distributedInfo": {"rank": rank, "world_size": 4}}))
+
+
+def test_jobs_that_ran_at_once_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+    """Repetitions on several machines: a rank of the one is no rank of another."""
+    for number in range(6):
+        folder = tmp_path / f"run{number % 3}"
+        folder.mkdir(exist_ok=True)
+        write_rank(folder / f"{number}.json", number // 3, number % 3, number)
+    for runs in (analyse([tmp_path]).runs, analyse([tmp_path], AnalysisOptions(near=False)).runs):
+        found = [{os.path.basename(os.path.dirname(file.path)) for file in run.inputs} for run in runs]
+        assert sorted(map(sorted, found)) == [["run0"], ["run1"], ["run2"]]
+
+
 @pytest.mark.parametrize(
     ("begins_ms", "jobs"),
     [
@@ -243,15 +265,9 @@ def test_processes_one_after_another_are_not_of_one_job() -> None:
 def test_clocks_of_two_machines_may_differ_by_more_than_a_recording_took(
     begins_ms: list[tuple[int, int]], jobs: list[set[int]], tmp_path: Path
 ) -> None:
-    """Ranks of PyTorch traces of 20 ms each, which do not state the machine; `ranks` says what it leaves out."""
+    """`ranks` says what it leaves out."""
     for number, (rank, begin_ms) in enumerate(begins_ms):
-        of_one: dict[str, Any] = {"ph": "X", "dur": 10_000, "args": {"correlation": 1}}
-        call = {**of_one, "cat": "cuda_runtime", "name": "hipLaunchKernel", "pid": rank + 9, "tid": 1}
-        kernel = {**of_one, "cat": "kernel", "name": ALL_REDUCE, "pid": 0, "tid": 7, "dur": 10_000 + number}
-        events = [{**call, "ts": 1000 * begin_ms}, {**kernel, "ts": 1000 * begin_ms + 10_000}]
-        trace = {"schemaVersion": 1, "baseTimeNanoseconds": 1_767_000_000 * SECOND, "traceEvents": events}
-        trace["distributedInfo"] = {"rank": rank, "world_size": 4}
-        (tmp_path / f"{number}.json").write_text(json.dumps(trace))
+        write_rank(tmp_path / f"{number}.json", rank, begin_ms, number)
     found = [{profile.process.rank for profile in run.profiles} for run in analyse([tmp_path]).runs]
     assert sorted(found, key=sorted) == jobs
     if any(len(job) > 1 for job in jobs):

@@ -706,22 +706,22 @@ def _sharing_jobs(parts: Sequence[Gathered], notes: Notes, *, near: bool) -> lis
     """Join profiles of the processes of one job. A process that two profilers recorded counts once."""
     if len(parts) < 2:
         return list(parts)
-    jobs: list[Gathered] = []
-    others: list[Gathered] = []
     spans: Spans = {}
-    for part in sorted(parts, key=_completeness, reverse=True):
-        if not any(map(is_told, part.held)):
-            others.append(part)
-            continue
-        job = next((job for job in jobs if job.is_of_job(part, spans, near=near)), None)
-        if job is None:
-            jobs.append(part)
-            continue
-        new = [one for one in part.profiles if not any(same_process_twice(one, other) for other in job.profiles)]
-        if len(new) < len(part.profiles):
-            notes.remark("process that is in two inputs: the more complete one is used", part.names)
-            part.profiles = new
-        job.take(part)
+    jobs = sorted((part for part in parts if any(map(is_told, part.held))), key=_completeness, reverse=True)
+    others = [part for part in parts if not any(map(is_told, part.held))]
+    for beside in (True, False):  # the files of one folder first: several jobs may run at once
+        apart, jobs = jobs, []
+        for part in apart:
+            near_ones = (job for job in jobs if not beside or job.folders_of_ranks & part.folders_of_ranks)
+            job = next((job for job in near_ones if job.is_of_job(part, spans, near=near)), None)
+            if job is None:
+                jobs.append(part)
+                continue
+            new = [one for one in part.profiles if not any(same_process_twice(one, other) for other in job.profiles)]
+            if len(new) < len(part.profiles):
+                notes.remark("process that is in two inputs: the more complete one is used", part.names)
+                part.profiles = new
+            job.take(part)
     _join_machines(jobs, spans)
     alone = {id(part) for part in (*jobs, *others)}
     return [part for part in parts if id(part) in alone]

@@ -38,9 +38,11 @@ class Group(NamedTuple):
 
 
 def change(ratio: float) -> str:
-    """Format a ratio: ``+14.9 %`` (never ``-0.0 %``), or ``2.15 x`` if a side takes at least twice as long, ``3409 x`` from 100 on."""
+    """Format a ratio: ``+14.9 %`` (never ``-0.0 %``), or ``2.15 x`` if a side takes at least twice as long, ``3409 x``
+    from 100 on."""
     least, most = _PERCENT
-    return f"{round(100 * (ratio - 1), 1) + 0.0:+.1f} %" if least < ratio < most else f"{ratio:.{2 if ratio < 100 else 0}f} x"
+    percents = round(100 * (ratio - 1), 1) + 0.0
+    return f"{percents:+.1f} %" if least < ratio < most else f"{ratio:.{2 if ratio < 100 else 0}f} x"
 
 
 def interval(row: Compared) -> str:
