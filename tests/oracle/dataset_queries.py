@@ -158,7 +158,7 @@ def outlier_runs(tables: Tables) -> Rows:
         spread = max(1.4826 * median([abs(one["kernel_ns"] - usual) for one in own]), 0.002 * usual, 1)
         for one in own:
             off = one["kernel_ns"] - usual
-            if len(own) >= 4 and abs(off) > 3.5 * spread:
+            if len(own) >= 4 and abs(off) > (3.5 + 14 / len(own)) * spread:
                 rows.append({
                     **{name: one[name] for name in ("run", "rank", "version", "device")}, "runs": runs_in(own),
                     "kernel_ms": ms(one["kernel_ns"]), "usual_ms": ms(usual), "ratio": one["kernel_ns"] / usual,

@@ -74,7 +74,7 @@ with alike as (
     select *, 1.4826 * median(abs(ns - usual)) over (partition by work, device, version) as deviation from centred)
 select run, rank, version, round(ns / 1e6, 3) as kernel_ms, round(usual / 1e6, 3) as usual_ms, round(ns / usual, 3) as ratio,
   round((ns - usual) / greatest(deviation, 0.002 * usual, 1), 1) as deviations, runs, device
-from spread where others >= 4 and abs(ns - usual) > 3.5 * greatest(deviation, 0.002 * usual, 1)
+from spread where others >= 4 and abs(ns - usual) > (3.5 + 14.0 / others) * greatest(deviation, 0.002 * usual, 1)
 order by abs(ns - usual) / usual desc, run, rank;
 
 -- query: failures
