@@ -197,6 +197,29 @@ def test_ranks_that_hardly_wait_have_no_last_one_that_matters() -> None:
     assert not any(line.startswith("cause") for line in lines)
 
 
+def test_streams_may_run_messages_in_another_order_on_each_rank(tmp_path: Path) -> None:
+    """Of two groups of the same ranks: a message is matched with that of its size. Times by hand, in ms."""
+    order = [((8, 1.0, 5.0), (1, 2.5, 3.0)), ((1, 1.2, 3.0), (8, 2.0, 5.0))]
+    for number, kernels in enumerate(order):
+        events: list[dict[str, Any]] = []
+        for at, (size, begin, end) in enumerate(kernels):
+            told = {"Collective name": "allreduce", "In msg nelems": size, "Out msg nelems": size, "dtype": "Float"}
+            host = {"ph": "X", "pid": number + 9, "tid": 1, "dur": 9, "args": {"correlation": at, **told}}
+            events += [
+                {**host, "cat": cat, "name": name, "ts": 20 * at}
+                for cat, name in (("cpu_op", "record_param_comms"), ("user_annotation", "nccl:all_reduce"))
+            ]
+            events.append({**host, "cat": "cuda_runtime", "name": "hipLaunchKernel", "ts": 20 * at + 2, "dur": 1})
+            times = {"tid": size, "pid": 0, "ts": 1000 * begin, "dur": 1000 * (end - begin)}
+            events.append({**host, "cat": "kernel", "name": "ncclDevKernel_Generic()", **times})
+        trace = {"schemaVersion": 1, "distributedInfo": {"rank": number, "world_size": 2}, "traceEvents": events}
+        (tmp_path / f"{number}.json").write_text(json.dumps(trace))
+    rows = json_of("ranks", tmp_path, "--each", "--unit", "ms")
+    assert [(row["message_bytes"], row["transfer_ms"], row["lead_ms"], row["last"]) for row in rows] == [
+        (32, 3, 1, "rank 1"), (4, 0.5, 1.3, "rank 0"),
+    ]  # fmt: skip
+
+
 def test_collectives_that_not_all_ranks_ran_are_left_out() -> None:
     """A profile that ends earlier, without iterations that would tell which are the same; and one rank alone."""
     assert meetings(job([rank(0, [USUAL] * 3, meet=MEET), rank(1, [USUAL] * 2, meet=MEET[:2])])) == []

@@ -15,7 +15,15 @@ from typing import Literal
 import msgspec
 
 from mio2trace.align import NONE, Alignment
-from mio2trace.align.processes import EXCHANGE, Collective, ProcessClock, collectives_of, communicates, of_common_groups
+from mio2trace.align.processes import (
+    EXCHANGE,
+    Collective,
+    ProcessClock,
+    collectives_of,
+    communicates,
+    of_common_groups,
+    paired,
+)
 from mio2trace.findings.rule import ms, part_of
 from mio2trace.kernels.names import normalise
 from mio2trace.measures import duration
@@ -102,8 +110,8 @@ def _matched(alignments: Sequence[Alignment]) -> list[tuple[Collective, ...]]:
     equal lists are used. If all-to-alls make the difference, they are left out."""
     lists = of_common_groups([list(collectives_of(alignment.profile, exchanges=True)) for alignment in alignments])
     for some in (lists, _without_exchanges(lists)):
-        if _alike(some):
-            return list(zip(*some, strict=True))
+        if pairs := paired(some):
+            return pairs
     by_iteration = []
     for alignment, ran in zip(alignments, lists, strict=True):
         parts: dict[int, list[Collective]] = {}
@@ -112,12 +120,11 @@ def _matched(alignments: Sequence[Alignment]) -> list[tuple[Collective, ...]]:
             if iteration is not None:
                 parts.setdefault(iteration, []).append(one)
         by_iteration.append(parts)
-    matched: list[tuple[Collective, ...]] = []
+    found: list[tuple[Collective, ...]] = []
     for iteration in sorted(set(by_iteration[0]).intersection(*by_iteration[1:])):
         of_ranks = [parts[iteration] for parts in by_iteration]
-        alike = next((some for some in (of_ranks, _without_exchanges(of_ranks)) if _alike(some)), [])
-        matched += zip(*alike, strict=True)
-    return matched
+        found += paired(of_ranks) or paired(_without_exchanges(of_ranks))
+    return found
 
 
 def _without_exchanges(lists: Sequence[Sequence[Collective]]) -> list[list[Collective]]:
@@ -176,10 +183,6 @@ def _is_of_all(collectives: Sequence[Collective], alignments: Sequence[Alignment
     )
 
 
-def _alike(lists: Sequence[Sequence[Collective]]) -> bool:
-    return len({tuple(one.kind for one in ran) for ran in lists}) == 1
-
-
 def _iteration(alignment: Alignment, position: int) -> int | None:
     place = alignment.links.pass_of[position]
     return None if place == NONE else alignment.links.passes[place].iteration
@@ -225,6 +228,7 @@ def _works(alignment: Alignment, collectives: Sequence[Collective]) -> list[_Wor
     """Return, per collective, the kernel time of the commands since the previous collective, by layer and operation."""
     activities = alignment.profile.activities
     ends = [one.position for one in collectives]
+    counted = {*ends}
     is_communication = communicates(alignment.profile.commands)
     links = alignment.links
     operations = {one.index: operation_name(one) for one in links.operations}
@@ -244,7 +248,8 @@ def _works(alignment: Alignment, collectives: Sequence[Collective]) -> list[_Wor
     for end in ends:
         spent: Counter[str] = Counter()
         for position in range(begin, end):
-            spent[name(position)] += duration(activities[position]) or 0
+            if position not in counted:
+                spent[name(position)] += duration(activities[position]) or 0
         works.append(spent)
         begin = end + 1
     return works

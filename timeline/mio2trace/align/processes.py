@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mio2trace.kernels.names import kernel_name
+from mio2trace.model import profile as model
 from mio2trace.model.profile import Activity, Anchors, Clock, Profile, Range, Reading, UnixTime
 from mio2trace.model.tables import NO, Activities, Numbers
 from mio2trace.notes import Notes
@@ -233,7 +234,8 @@ class _Process(msgspec.Struct, frozen=True):
 
 class Collective(msgspec.Struct, frozen=True):
     """A kernel of a collective with host times; ``position``: among the activities. ``members``: the ranks of its
-    group, empty if not recorded. ``ranks``: how many these are, 0 if not recorded."""
+    group, empty if not recorded. ``ranks``: how many these are, 0 if not recorded. ``message``: elements sent and
+    received, and their type."""
 
     which: str
     start_ns: int
@@ -241,11 +243,17 @@ class Collective(msgspec.Struct, frozen=True):
     position: int
     members: tuple[int, ...] = ()
     ranks: int = 0
+    message: tuple[int, int, str] = (0, 0, "")
 
     @property
     def kind(self) -> tuple[str, tuple[int, ...]]:
         """This is equal on all ranks of a collective."""
         return self.which, self.members
+
+    @property
+    def kind_and_message(self) -> Hashable:
+        """This is, too, unless ranks send different parts."""
+        return self.kind, self.message
 
 
 def of_common_groups(lists: Sequence[Sequence[Collective]]) -> list[list[Collective]]:
@@ -254,11 +262,24 @@ def of_common_groups(lists: Sequence[Sequence[Collective]]) -> list[list[Collect
     return [[one for one in ran if one.members in common] for ran in lists]
 
 
+def paired(lists: Sequence[Sequence[Collective]]) -> list[tuple[Collective, ...]]:
+    """Match the n-th collectives of lists of equal kinds, or of equal messages: two streams may run collectives in
+    another order on each process. Return none if the kinds differ."""
+    if len({tuple(one.kind for one in ran) for ran in lists}) != 1:
+        return []
+    counts = [Counter(one.kind_and_message for one in ran) for ran in lists]
+    if any(count != counts[0] for count in counts):
+        return list(zip(*lists, strict=True))
+    place = {message: at for at, message in enumerate(counts[0])}
+    in_order = [sorted(ran, key=lambda one: place[one.kind_and_message]) for ran in lists]
+    return sorted(zip(*in_order, strict=True), key=lambda ran: ran[0].start_ns)
+
+
 def _bounds(collectives: Sequence[Collective], others: Sequence[Collective]) -> tuple[int, int] | None:
     """Return the least and largest shift of the other's times; None if the collectives differ."""
-    if not collectives or [one.kind for one in collectives] != [one.kind for one in others]:
+    pairs = paired((collectives, others))
+    if not pairs:
         return None
-    pairs = list(zip(collectives, others, strict=True))
     least = max(one.start_ns - other.end_ns for one, other in pairs)
     most = min(one.end_ns - other.start_ns for one, other in pairs)
     return (least, most) if least <= most else None
@@ -280,9 +301,11 @@ def collectives_of(profile: Profile, *, exchanges: bool = False) -> Iterator[Col
         activity = profile.activities[position]
         which = form.search(activity.name) or form.search(_around(annotations, activity) or "")
         if which is not None and activity.start_ns is not None and activity.end_ns is not None:
-            members, ranks = _around(groups, activity) or ((), 0)
+            told = _around(groups, activity) or model.Collective("")
             name = which[0].replace("_", "").lower()
-            yield Collective(name, activity.start_ns, activity.end_ns, position, members, ranks)
+            message = told.sent, told.received, told.dtype
+            times = activity.start_ns, activity.end_ns
+            yield Collective(name, *times, position, told.members, told.ranks or 0, message)
 
 
 def communicates(commands: Activities) -> NDArray[np.bool_]:
@@ -301,10 +324,10 @@ _Named = dict[int, list[tuple[int, int, _Told]]]
 """By thread, begin and end of ranges in order, and the facts that they state on the calls in them."""
 
 
-def _groups(profile: Profile) -> _Named[tuple[tuple[int, ...], int]]:
-    """Return the ranks of the group of each collective whose group is recorded, and how many these are."""
+def _groups(profile: Profile) -> _Named[model.Collective]:
+    """Return the data of each collective that are recorded: its group, its message."""
     return _named(
-        (made, (made.inputs.collective.members, made.inputs.collective.ranks or 0))
+        (made, made.inputs.collective)
         for made in profile.ranges
         if made.inputs is not None and made.inputs.collective is not None
     )
