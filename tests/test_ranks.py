@@ -30,7 +30,7 @@ from mio2trace.model.profile import Clock, Collective, Inputs, Process, Profile,
 from mio2trace.notes import Notes
 from mio2trace.ops.aten import plain
 from mio2trace.ops.operation import problem_name
-from mio2trace.ranks import COMMUNICATION, HOST, WORK, each_table, meetings, said, straggler, table, totals
+from mio2trace.ranks import COMMUNICATION, HOST, WORK, each_table, groups, meetings, said, straggler, table, totals
 from mio2trace.reports import in_unit
 from mio2trace.trace import Slice
 from tests.commands import invoked, json_of, stderr_of
@@ -346,9 +346,19 @@ def test_ranks_that_are_not_here_are_said(stated: int | None, of_group: int) -> 
     few = some(stated)
     of = totals(meetings(of_job := job(few)), of_job)
     assert " (sum of 2 of 4 ranks)" in said(of, ["rank 0", "rank 1"])
-    assert any(line.startswith("note    2 of 4 ranks are here: another may") for line in answered(few))
+    told = ", the whole group" if of_group == 2 else ": another may be last, transfers may be shorter"
+    assert f"note    2 of 4 ranks are here{told}" in answered(few)
     if stated is not None:
         assert "are here" not in "\n".join(answered(some(2)))
+
+
+def test_the_groups_of_a_job_without_a_common_one_are_named() -> None:
+    """Four ranks, two by two."""
+    groups_of = ([(0, 1), (0, 2)], [(0, 1), (1, 3)], [(2, 3), (0, 2)], [(2, 3), (1, 3)])
+    ranks = [grouped(rank(at, [USUAL] * 2, meet=MEET[:2]), of) for at, of in enumerate(groups_of)]
+    assert meetings(job(ranks)) == []
+    assert groups(job(ranks)) == "give the ranks of one group: 0, 1 or 0, 2 or 1, 3 or 2, 3"
+    assert not groups(job(ranks[:2]))
 
 
 RANKS = [shared_folder() / "samples" / "rocm" / f"kineto_mi300_resnet50_ddp4_rank{number}.json.gz" for number in (0, 1)]

@@ -380,6 +380,8 @@ def delaying(of: Sequence[RankTotal]) -> int:
 
 
 EMPTY = "no collective kernel that all ranks ran (all-reduce, all-gather, reduce-scatter, all-to-all)"
+MOST_GROUPS = 4
+"""The most groups that are named."""
 _TIMES = ("collective_ns", "transfer_ns", "wait_ns", "skew_ns")
 _BRIEF = ("collectives", "transfer_ns", "wait_ns", "skew_ns", "times_arrived_last", "late_ns", "made_late_by")
 
@@ -459,6 +461,15 @@ def said(of: Sequence[RankTotal], labels: Sequence[str]) -> str:
     cause = took if one.made_late_by else ""
     last = f"{labels[latest]} is last in {one.times_arrived_last:,} of {collectives}{cause}"
     return f"{last}; {waiting} ({summed}){beside}"
+
+
+def groups(alignments: Sequence[Alignment]) -> str:
+    """Return what to give instead if the ranks have no collective of all of them; empty if no group of some is here."""
+    ran = [alignment.profile.process.rank for alignment in alignments]
+    met = Counter(one.members for alignment in alignments for one in collectives_of(alignment.profile))
+    found = [members for members in met if 1 < len(members) < len(ran) and {*members} <= {*ran}]
+    named = [", ".join(map(str, members)) for members in sorted(found)[:MOST_GROUPS]]
+    return f"give the ranks of one group: {' or '.join(named)}{' or ...' * (len(found) > MOST_GROUPS)}" if named else ""
 
 
 def absent(of: Sequence[RankTotal]) -> str:

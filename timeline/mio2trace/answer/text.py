@@ -351,7 +351,8 @@ def rank_lines(
         return [EMPTY]
     said = []
     if few := absent(of):
-        said.append(f"{few}: another may be last, transfers may be shorter")
+        is_group = all(one.ranks == len(of) for one in met)
+        said.append(f"{few}{', the whole group' if is_group else ': another may be last, transfers may be shorter'}")
     if by_duration := sum(one.by == "duration" for one in met):
         said.append(
             f"{by_duration:,} of {count(len(met), 'collective')}: the clocks of the ranks are not known well enough;"

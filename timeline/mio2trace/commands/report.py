@@ -181,7 +181,7 @@ def ranks(each: bool, printing: console.Printing, inputs: console.Inputs) -> Non
     """
     from mio2trace.answer.text import rank_lines
     from mio2trace.notes import InputError
-    from mio2trace.ranks import each_table, meetings, said, table, totals
+    from mio2trace.ranks import each_table, groups, meetings, said, table, totals
 
     analysis = inputs.analyse()
     run = analysis.run
@@ -192,6 +192,8 @@ def ranks(each: bool, printing: console.Printing, inputs: console.Inputs) -> Non
             analysis.notes.add("of another run, by its clock, folder or ranks: left out", other.name)
     met = meetings(run.alignments)
     of = totals(met, run.alignments)
+    if not of and (others := groups(run.alignments)):
+        analysis.notes.add(f"no collective of all these ranks; {others}")
     labels = labels_of(run)
     if not each and not printing.is_chosen:
         machines = [_machine(alignment.profile) for alignment in run.alignments]
