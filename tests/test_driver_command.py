@@ -441,7 +441,7 @@ def test_what_failed_is_an_error(line: str) -> None:
     [  # of each: running, saved, training, direction
         ("-s 1 -F 1", (False, True, True, "forward")),
         ("-r 1 -F 1", (True, False, True, "forward")),
-        ("-r 1", (None, None, None, None)),
+        ("-r 1", (True, False, True, "forward")),
         ("-m 1 --forw 0 -b 1 -r 1", (None, True, False, "backward-data")),  # the text of a log
         ("-F 0 -b 1 -r 1", (True, False, False, "backward-data")),
         ("-m 1 --forw 1 -b 0 -s 0 -r 1", (True, False, True, "forward")),  # MIOpen prints no 0

@@ -76,6 +76,25 @@ def test_a_key_is_shown_as_a_problem_with_its_driver_line(log: str) -> None:
     assert row["command"].startswith("./bin/MIOpenDriver conv -n 16 -c 3 -H 224 -W 224 -k 64 -y 7 -x 7 -p 3 -q 3 -u 2")
 
 
+def test_a_time_that_the_driver_prints_belongs_to_its_command_and_direction(tmp_path: Path) -> None:
+    """Times of different problems were one message, with the least of them, and under no problem."""
+    conv, time = "MIOpenDriver conv -n 2 -c 4 -H {} -W 8 -k 6 -y 3 -x 3 -F {} -t 1", "GPU Kernel Time{} Elapsed: {} ms"
+    lines = [conv.format(9, 1), time.format(" Forward Conv.", 5), conv.format(7, 0)]
+    for ms, way in enumerate(("Forward", "Backward Data", "Backward Weights"), 1):
+        lines += [f"MIOpen {way} Conv. Algorithm: 1, Solution: 9/Solver{ms}", time.format(f" {way} Conv.", ms)]
+    lines.append("MIOpenDriver rnn -n 2 -W 8 -H 8 -l 1 -m lstm -k 3 -F 0 -t 1")
+    lines += ["Forward RNN time results:", time.format("", 7), "Backward Data RNN time results:", time.format("", 8)]
+    path = saved(tmp_path / "driver.log", "\n".join([*lines, ""]))
+    rows = shown(path, "--about", "calls")
+    assert parts([row for row in rows if "ms" in row], "problem", "ms", "count") == [
+        ("Conv fwd 2x4x9x8 -> 2x6x7x6 k3x3", 5, 1), ("Conv fwd 2x4x7x8 -> 2x6x5x6 k3x3", 1, 1),
+        ("Conv bwd data 2x4x7x8 -> 2x6x5x6 k3x3", 2, 1), ("Conv bwd weights 2x4x7x8 -> 2x6x5x6 k3x3", 3, 1),
+        ("RNN fwd 3x2x8 lstm", 7, 1), ("RNN bwd data 3x2x8 lstm", 8, 1),
+    ]  # fmt: skip
+    solvers = [row.get("solver") for row in json_of("ops", "-q", path)]
+    assert solvers == [None, "Solver1", "Solver2", "Solver3", None, None, None]
+
+
 def test_a_narrow_terminal_shows_the_kind_and_the_words_of_each_message(log: str) -> None:
     """Beside a wide problem."""
     heading, *lines = invoked("messages", log, "--format", "table", "-q", COLUMNS="80").stdout.splitlines()

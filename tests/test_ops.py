@@ -204,7 +204,8 @@ def test_the_posted_logs_give_operations(shared: Path) -> None:
     way = {"F": "forward", "D": "backward-data", "W": "backward-weights"}
     wanted = {
         "02": ["1 pool D run 1x512x1x2"], "03": ["11 conv D run 1x48x1x1"], "06": ["1 conv F run 64x512x28x28"],
-        "07": ["2 conv W find 64x128x112x112", "4 conv - run 64x128x112x112"],
+        "07": ["2 conv W find 64x128x112x112", "4 conv F run 64x128x112x112", "8 conv D run 64x128x112x112",
+               "8 conv W run 64x128x112x112"],
         "12": ["5 conv F find 64x1024x14x14", "13 conv F find "],
         "13": ["1 conv F find 64x64x56x56"], "14": ["1 conv F find 16x192x28x28"],
         "20": ["1 conv W find ", "2 conv W run 16x64x32x32"], "27": ["6 fusion F run 32x3x224x7"],
@@ -240,6 +241,34 @@ def test_a_command_of_the_driver_is_a_run_of_its_own_if_the_log_says_no_more_abo
         ([own.format(1), logged.format(1), logged.format(1)], ["forward", "forward"]),
     ):
         assert [o.direction for o in ops_of("\n".join([*lines, ""]))] == found
+
+
+@pytest.mark.parametrize(
+    ("command", "ways"),
+    [
+        ("conv -n 2 -c 4 -H 9 -W 8 -k 6 -y 3 -x 3", "F D W"),
+        ("convfp16 -n 2 -c 4 -H 9 -W 8 -k 6 -y 3 -x 3 --forw 0", "F D W"),
+        ("conv -n 2 -c 4 -H 9 -W 8 -k 6 -y 3 -x 3 -F 5", "F W"),
+        ("conv -n 2 -c 4 -H 9 -W 8 -k 6 -y 3 -x 3 -F 4", "W"),
+        ("rnn -n 2 -W 8 -H 8 -l 1 -m lstm -k 3 -F 6", "D W"),
+        ("pool --input 2x4x9x8 -y 3 -x 3 -p 0 -q 0 -u 1 -v 1 -m max", "F D"),
+        ("softmax -n 2 -c 4 -H 9 -W 8", "F D"),
+        ("lrn -n 2 -c 4 -H 9 -W 8 -N 5 -A 1 -B 1 -K 1 -m cross", "F D"),
+        ("bnorm -n 2 -c 4 -H 9 -W 8 -m 1", "F"),
+        ("bnorm -n 2 -c 4 -H 9 -W 8 -m 1 --forw 1 -b 1", "F"),
+    ],
+)
+def test_a_command_of_several_directions_is_an_operation_per_direction(command: str, ways: str) -> None:
+    """The driver runs all directions that -F allows, by default each one. FLOPs were those of one of them."""
+    letters = dict(zip(DIRECTIONS, "FDW", strict=True))
+    made = ops_of(f"./bin/MIOpenDriver {command}\n")
+    assert [letters[one.direction] for one in made if one.direction is not None] == ways.split()
+    for one in made:
+        assert one.command is not None
+        again = ops_of(one.command + "\n")
+        assert [(o.flop, o.bytes_min, o.gemm) for o in again if o.direction == one.direction] == [
+            (one.flop, one.bytes_min, one.gemm)
+        ]
 
 
 def test_torn_is_what_lost_a_part_and_unread_what_nothing_was_found_in() -> None:

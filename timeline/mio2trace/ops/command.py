@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 
+from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops.families import OPTIONS, WORDS
 from mio2trace.ops.families.gemm import Blas, Library
 from mio2trace.ops.operation import OperationFacts, of_problem
@@ -155,6 +156,15 @@ def parse(text: str, tag: str = "") -> Problem | None:
         return None if row is None else row.read(Line(word, name, flags, dtype, tag, direction_in(tag)))
     except (KeyError, ValueError):  # an option that the problem needs is missing, or its value is invalid
         return None
+
+
+def ways(text: str) -> tuple[OperationDirection, ...]:
+    """Return the directions that the driver runs with a command that it, or a person, wrote; () if not several."""
+    try:
+        word, flags = split(text)
+    except NotPlainError:
+        return ()
+    return Line(word, base(word)[0], flags, None, "", None).ways
 
 
 def driver_line(problem: Problem, form: Form = "newest") -> str:

@@ -198,6 +198,10 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """Return the problem with a data type."""
         return msgspec.structs.replace(self, dtype=dtype)
 
+    def of_way(self, direction: OperationDirection) -> Self:
+        """Return the problem of one direction, of a command that runs several."""
+        return msgspec.structs.replace(self, direction=direction)
+
     def may_print(self, primitive: str) -> bool:
         """Return whether a call of the primitive may print the command of this problem."""
         return self.primitive == primitive
@@ -295,6 +299,8 @@ WEIGHTS: OperationDirection = "backward-weights"
 DIRECTIONS = FORWARD, DATA, WEIGHTS
 _TWO_WAYS: dict[str, OperationDirection] = {"1": FORWARD, "2": DATA, "0": DATA}
 _THREE_WAYS: dict[str, OperationDirection] = {"1": FORWARD, "2": DATA, "4": WEIGHTS}
+_WITH_TWO_GRADIENTS, _WITH_ONE_GRADIENT = ("conv", "rnn", "rnn_seq"), ("pool", "activ", "softmax", "lrn")
+"""Base words whose ``-F`` chooses the directions: by bits, or 1 or 2; 0, the default, is all of them."""
 
 
 # API calls
@@ -391,6 +397,18 @@ class Line(msgspec.Struct, frozen=True):
     def three_ways(self) -> OperationDirection | None:
         """Return the direction for a primitive with gradients of data and of weights."""
         return _THREE_WAYS.get(self.flags.get("F", ""))
+
+    @property
+    def ways(self) -> tuple[OperationDirection, ...]:
+        """The directions that the driver runs one after another with a command that a person wrote, if several."""
+        given = self.flags.get("F", self.flags.get("forw", "0"))
+        if self.tag or not given.isdecimal():
+            return ()
+        if self.name in _WITH_TWO_GRADIENTS:
+            bits = int(given) or sum(map(int, _THREE_WAYS))
+            found = tuple(direction for bit, direction in _THREE_WAYS.items() if bits & int(bit))
+            return found if len(found) > 1 else ()
+        return (FORWARD, DATA) if given == "0" and self.name in _WITH_ONE_GRADIENT else ()
 
     @property
     def ends(self) -> bool:

@@ -153,7 +153,13 @@ def _around(operations: Sequence[Operation]) -> Callable[[Message | Command | En
 
     def around(record: Message | Command | Entry) -> Operation | None:
         place = bisect_right(lines.get(record.thread, ()), record.line) - 1
-        operation = by_thread[record.thread][place] if place >= 0 else None
+        own = by_thread[record.thread]
+        operation = own[place] if place >= 0 else None
+        while operation is not None and place and operation.command_line == own[place - 1].command_line != 0:
+            if own[place - 1].end_line < record.line:
+                break
+            place -= 1  # of a command that runs several directions, the first one that reaches to the line
+            operation = own[place]
         return operation if operation is not None and record.line <= operation.end_line else None
 
     return around

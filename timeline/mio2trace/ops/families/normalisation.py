@@ -165,9 +165,11 @@ def _bnorm_from_command(line: Line) -> BnormProblem | None:
 
     -s and -r changed places in 2025 (miopen-log.md 7.3): -r before -s is the new order. The gradient can only use saved
     statistics, inference only running ones, whatever the flags say. MIOpen prints --forw, and prints -s and -r only as
-    1. So a person wrote a command with -F, -s 0 or -r 0, and means the driver's own options and defaults.
+    1. So a person wrote a command with -F, -s 0 or -r 0, or without --forw and -b, and means the driver's own options
+    and defaults.
     """
     typed = "F" in line.flags or "0" in (line.flags.get("s"), line.flags.get("r"))
+    typed = typed or not (line.tag or "forw" in line.flags or "b" in line.flags)
     flags, direction, training = line.flags, line.by_tag, "Training" in line.tag
     dtype = _TYPES.get(line.word)
     if dtype is None:
@@ -178,7 +180,7 @@ def _bnorm_from_command(line: Line) -> BnormProblem | None:
     except (KeyError, ValueError):
         return BnormProblem(direction=direction, dtype=None, x=(), training=training)
     names = list(flags)
-    if "forw" in flags or "F" in flags or "b" in flags:
+    if "forw" in flags or "b" in flags or typed:
         forward = flags.get("forw", flags.get("F", "0"))
         backward = flags.get("b", "0") == "1"
         direction = "backward-data" if backward and forward == "0" else "forward" if forward in "012" else None

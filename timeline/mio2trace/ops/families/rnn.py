@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import msgspec
 
+from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops import values
 from mio2trace.ops.problem import (
+    DIRECTIONS,
     SIZES,
     CommandError,
     Family,
@@ -106,6 +108,10 @@ class RnnProblem(Problem, frozen=True, kw_only=True, gc=False):
             raise CommandError("the driver runs a gradient of rnn_seq only with the calls before it (-F 3, -F 7)")
         word = base_word(self.word, self.dtype)
         return f"{word} " + " ".join(f"{'-' if len(name) == 1 else '--'}{name} {value}" for name, value in self.flags)
+
+    def of_way(self, direction: OperationDirection) -> Self:
+        flags = {**dict(self.flags), "F": str(1 << DIRECTIONS.index(direction))}
+        return msgspec.structs.replace(self, direction=direction, flags=tuple(flags.items()))
 
     def fits(self, entry: Problem) -> bool:
         """Fits any entry, because an entry does not contain the shapes."""

@@ -14,7 +14,7 @@ import msgspec
 
 from mio2trace.model.miopen import Command, Entry, Message, MiopenLog, OperationDirection, parse_params
 from mio2trace.ops import values
-from mio2trace.ops.command import base, driver_line, first_word, form_of, parse, refusal
+from mio2trace.ops.command import base, driver_line, first_word, form_of, parse, refusal, ways
 from mio2trace.ops.families import FIND_2, FIND_2_TENSORS, OPS, WORDS
 from mio2trace.ops.log.level_lines import LevelLines
 from mio2trace.ops.log.state import Draft, State, Stated, run_buffers, run_tensors, stated
@@ -268,8 +268,11 @@ class Assembly:
             draft.problem = state.once(merged, draft.problem, problem)
         else:
             primitive = problem.primitive if problem is not None else primitive_of(command.text)
+            further: tuple[OperationDirection, ...] = ()
+            if problem is not None and problem.direction is None and not command.tag and (of := ways(command.text)):
+                problem, further = problem.of_way(of[0]), of[1:]
             draft = state.start(Draft.of(command, command.tag, primitive, self._phase(command, problem), problem))
-            draft.command = command
+            draft.command, draft.further = command, further
             if problem is None:
                 if refusal(command.text):
                     draft.doubts.append("the command is no plain one: taken as text")

@@ -20,7 +20,7 @@ from mio2trace.ops.families import INVOKED
 from mio2trace.ops.families.conv import ConvProblem, output_length, transposed_length
 from mio2trace.ops.log.state import Draft, State
 from mio2trace.ops.operation import GemmCall, Launch
-from mio2trace.ops.problem import DIRECTIONS, DirectionOnly, Phase, Problem
+from mio2trace.ops.problem import DATA, DIRECTIONS, FORWARD, WEIGHTS, DirectionOnly, Phase, Problem
 from mio2trace.ops.values import KEY_DTYPES, ConvDescriptor, Shape, family, integers, solver_name
 from mio2trace.patterns import late
 
@@ -156,7 +156,9 @@ CHOSEN = dict(zip(("FW", "BWD", "BWrW"), DIRECTIONS, strict=True))
 _RUN = ("ConvolutionForward", "ConvolutionBackwardData", "ConvolutionBackwardWeights")
 _IMMEDIATE = ("ConvolutionForwardImmediate", "ConvolutionBackwardImmediate", "ConvolutionWrwImmediate")
 _EXECUTED = dict(zip(_RUN + _IMMEDIATE, DIRECTIONS * 2, strict=True))
-_DRIVER = dict(zip(("Forward", "Backward Data", "Backward Weights"), DIRECTIONS, strict=True))
+_DRIVER = dict(zip(("Forward", "Backward Data", "Backward Weights"), DIRECTIONS, strict=True)) | {
+    "Backward": DATA, "fwd": FORWARD, "bwdd": DATA, "bwdw": WEIGHTS,
+}  # fmt: skip
 _ASSIGNED = late(r"(?<!\w)(\w++) = (-?[0-9]{1,18})")
 REGISTERED = late(r"Solver (?P<solver>\S+) registered as find 1.0 best for (?P<algorithm>\S+) in (?P<key>\S+)")
 INVOKER_REGISTERED = late(r"for algorithm (?P<key>\S+) and solver (?P<solver>\S+)")
@@ -169,7 +171,11 @@ _SUMMARY = late(r"Problem=\"([^\"]*)\"(?: Solver=\"([^\"]*)\")?")
 _PERFORMANCE = late(r'"solution":"(?:\d+/)?([^"/]+)"')
 _PHASE = late(r'"phase":"(\w+)"')
 _JSON_DIRECTION = late(r'"direction":"([\w -]+)"')
-_DRIVER_SOLUTION = late(r"MIOpen (Forward|Backward Data|Backward Weights) Conv\. Algorithm: \d+, Solution: \d+/(\S+)")
+_DRIVER_WAY = late(
+    r"^(?:MIOpen |GPU Kernel (?:\w+ )?Time |stats: )?"
+    r"(Forward|Backward(?: Convolution)?(?: Data| Weights)?|fwd|bwd[dw])\b|^GPU Kernel "
+)
+_DRIVER_SOLUTION = late(r" Conv\. Algorithm: \d+, Solution: \d+/(\S+)")
 
 
 class LevelLines:
@@ -212,10 +218,19 @@ class LevelLines:
             self._shape(draft, network_config(key[1], draft.direction))
 
     def _driver(self, message: Message, draft: Draft | None) -> None:
+        """Add the driver's output to the operation of its direction."""
+        stated = _DRIVER_WAY.search(message.text)
+        if draft is None or stated is None:
+            return
+        way = _DRIVER[stated[1].replace(" Convolution", "")] if stated[1] else draft.direction
+        while way in draft.further:
+            draft = self._state.follow(draft, message.line)
+        if draft.direction != way:
+            return
+        draft.end_line = message.line
         solution = _DRIVER_SOLUTION.search(message.text)
-        if solution and draft is not None and draft.direction == _DRIVER[solution[1]] and draft.solver is None:
-            draft.solver = solution[2]
-            draft.end_line = message.line
+        if solution and draft.solver is None:
+            draft.solver = solution[1]
 
     def _error(self, message: Message, draft: Draft | None) -> None:
         if message.level == "Error" and draft is not None and not draft.doubts:

@@ -361,6 +361,8 @@ class Draft(msgspec.Struct, eq=False):
     """Of a search whose first line is in the log: whether it said that it measures."""
     executed: bool = False
     summarised: bool = False
+    further: tuple[OperationDirection, ...] = ()
+    """The directions that its command runs after this operation."""
 
     @classmethod
     def of(cls, record: Command | Message, api: str, primitive: str, phase: Phase, problem: Problem | None) -> Draft:
@@ -562,6 +564,8 @@ class State:
 
     def result(self) -> tuple[Operation, ...]:
         """Return every operation; the state cannot be used afterwards."""
+        for thread in list(self.current):
+            self.complete(thread)
         return tuple([made if isinstance(made, Operation) else self._finish(made) for made in self.done])
 
     def start(self, draft: Draft) -> Draft:
@@ -578,7 +582,22 @@ class State:
         if last is None:
             return None
         made = self.done[last.index] = self._finish(last)
+        if last.further:
+            self.follow(last, last.end_line)
+            self.complete(thread)
         return made
+
+    def follow(self, draft: Draft, line: int) -> Draft:
+        """Begin, at ``line``, the next operation of a command that runs several directions."""
+        (direction, *further), draft.further = draft.further, ()
+        assert draft.command is not None
+        assert draft.problem is not None
+        problem = draft.problem.of_way(direction)
+        following = Draft.of(draft.command, draft.api, draft.primitive, draft.phase, problem)
+        following.line = following.end_line = line
+        following.command, following.further = draft.command, tuple(further)
+        following.type(problem.dtype, "command")
+        return self.start(following)
 
     def _finish(self, draft: Draft) -> Operation:
         """Return the operation; only place and buffers differ from an equal earlier operation."""

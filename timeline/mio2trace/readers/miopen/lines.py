@@ -58,13 +58,14 @@ WORDS = (
     b"HIP out of memory", b": error: ", b"fatal error: ", b" generated", b"-F=", b"-B=", b"-W=", b"-F_", b"-B_", b"-W_",
 )  # fmt: skip
 BEGINNINGS = (
-    *PERFORMANCE, b"rnn", b"stats: ", b"GPU Kernel", b"PRNG seed", b"Warm-up: ", b"- id: ",
-    b"SetTensor", b"CopyTensor", b"ScaleTensor",
+    *PERFORMANCE, b"rnn", b"Forward RNN", b"Backward Data RNN", b"Backward Weights RNN", b"stats: ", b"GPU Kernel",
+    b"PRNG seed", b"Warm-up: ", b"- id: ", b"SetTensor", b"CopyTensor", b"ScaleTensor",
 )  # fmt: skip
 _LONGEST_OF_NONE = 6
 """Bytes; shorter lines, of which there may be many, are neither the library's nor the driver's."""
 DRIVER_OUTPUT = late(
-    rb"^(?:MIOpen (?:Forward|Backward)|GPU Kernel|stats: |PRNG seed|Warm-up: |- id: \d|.* Verif(?:y|ies) )"
+    rb"^(?:MIOpen (?:Forward|Backward)|GPU Kernel|stats: |PRNG seed|Warm-up: |- id: \d|.* Verif(?:y|ies) "
+    rb"|(?:Forward|Backward \w+) RNN time )"
 )
 # Output of some builds, with their spelling "descritor" (miopen-log.md 2.3)
 TENSOR_PRINT = late(rb"^(?:(?:Set|Copy|Scale)Tensor|(?:src |dst )?(?:real|flat) descrip?tor: [\d, ]++)\s*$")
