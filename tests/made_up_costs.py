@@ -57,6 +57,7 @@ class Ran(msgspec.Struct, frozen=True):
     called: str = ""
     """The name of the call; empty: that of a launch."""
     counters: tuple[float | None, ...] = ()
+    grid: tuple[int, int, int] | None = None
 
 
 def operation(index: int, **fields: Any) -> Operation:
@@ -111,7 +112,7 @@ def measures(
             call = Call(name, 0, launched, launched if one.queued else max(launched, start)) if calls else None
             now = start + one.ns
             kind: Any = "copy" if one.copy else "kernel"
-            more: Any = {"counters": one.counters, "route": one.route, "size_bytes": one.size_bytes}
+            more: Any = {"counters": one.counters, "route": one.route, "size_bytes": one.size_bytes, "grid": one.grid}
             activities.append(Activity(len(activities), kind, one.name, start_ns=start, end_ns=now, call=call, **more))
             where.append((number, one))
     profile = Profile(

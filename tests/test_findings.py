@@ -179,9 +179,11 @@ def in_caffe(name: str, ns: int, **more: Any) -> Subject:
     return twice([Ran(name, ns), Ran("conv_weights", 100 * MS - ns)], calls_wait=True, **more)
 
 
-def unlike_others(ms: int, others: int = 4, name: str = "work") -> Subject:
+def unlike_others(
+    ms: int, others: int = 4, name: str = "work", grid: tuple[int, int, int] | None = (1, 1, 1)
+) -> Subject:
     """Two iterations, in each of which a kernel takes 1 ms some times, and once ``ms``."""
-    return twice([*[Ran(name, MS)] * others, Ran(name, ms * MS)])
+    return twice([*[Ran(name, MS, grid=grid)] * others, Ran(name, ms * MS, grid=grid)])
 
 
 def overrun(ns: int, ms: int = 60) -> Subject:
@@ -307,7 +309,8 @@ CASES = [
          [beside("copy", 5 * MS, **COPY)], ("host to device",)),
     Case("late-end", overrun(40 * MS - 1001), 50 * MS, 0.5, "high", [overrun(50 * MS - 1000)], ("late",), count=2),
     Case("outlier", unlike_others(101), 101 * MS, 101 / 105, "low",
-         [unlike_others(100), unlike_others(101, others=1), unlike_others(101, name=ALL_REDUCE)], ("work",), count=2),
+         [unlike_others(100), unlike_others(101, others=1), unlike_others(101, name=ALL_REDUCE),
+          unlike_others(101, grid=None)], ("work",), count=2),
     Case("counter-run", subject({1: [Ran("a", MS, counters=(3.0,)), Ran("b", MS)]}), None, None, "low",
          [subject({1: [Ran("a", MS), Ran("b", MS)]})], ("C0",)),
 ]  # fmt: skip

@@ -256,8 +256,8 @@ def _late_end(subject: Subject) -> Iterator[Found]:
     id="outlier",
     title=f"Some kernels take over {OUTLIER} times the median of their name and size.",
     fires="kernels take over 100 times the median of their name and size, if there are at least 5 such kernels. It"
-    " is low if they are >= 0.5 % of T, else info. It never fires for collectives, and for TensorFlow's own"
-    " profiles, which have no sizes",
+    " is low if they are >= 0.5 % of T, else info. It never fires for collectives, and for kernels"
+    " without a recorded grid (traces of rocprof, TensorFlow's own profiles)",
     advice="Look at them (`mio2trace kernels FILE --sort kernel --top 20`): they may do more work than their size"
     " shows, or an interrupted program, a page fault or the profiler made them long.",
     is_of_evidence=True,

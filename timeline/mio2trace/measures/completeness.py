@@ -164,10 +164,8 @@ def outliers(profile: Profile) -> tuple[Numbers, Numbers]:
     """Return the kernels that take over `OUTLIER` times the median of their name and grid, longest first, and these
     medians in ns."""
     commands = profile.commands
-    # RPD neither names nor sizes the kernels of a graph, and TensorFlow's profiles name the op
-    is_told = commands.grid.where(lambda grid: grid is not None) | (
-        ~commands.is_replayed & (not profile.framework.activities)
-    )
+    # one kernel computes problems of very different sizes: rocprof's traces and TensorFlow's profiles have no size
+    is_told = commands.grid.where(lambda grid: grid is not None)
     is_own = commands.name.where(
         lambda name: class_of_kernel(name) != "communication"
     )  # which waits for other processes
