@@ -470,6 +470,25 @@ def test_a_complex_product_has_four_times_the_flops(tmp_path: Path) -> None:
     rows = json_of("ops", saved(tmp_path / "a.log", bench.format("f64_r") + bench.format("f64_c")))
     assert [(row["dtype"], row["flop"]) for row in rows] == [("double", 2 * 64), ("complex128", 8 * 64)]
     assert len({row["problem"] for row in rows}) == 2
+    assert [row["bytes_min"] for row in rows] == [8 * 56, 16 * 56]
+    assert invoked("driver", tmp_path / "a.log").stderr.endswith(
+        "no command for 2 x gemm: a BLAS library computes it, not MIOpen\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("types", "moved"),
+    [(("f8_r", "bf8_r", "bf16_r", "bf16_r"), 16 + 8 + 2 * 32), (("i8_r", "i8_r", "i32_r", "i32_r"), 16 + 8 + 4 * 32),
+     (("f16_r", "f16_r", "f32_r", "f16_r"), 2 * 56), (("f4_r", "f4_r", "f16_r", "f16_r"), None)],
+)  # fmt: skip
+def test_each_matrix_of_a_product_moves_bytes_of_its_own_type(
+    types: tuple[str, ...], moved: int | None, tmp_path: Path
+) -> None:
+    """All three were counted in the type of the first one."""
+    options = " ".join(f"--{name}_type {one}" for name, one in zip("abcd", types, strict=True))
+    line = f"hipblaslt-bench -m 8 -n 4 -k 2 --transA T --transB N --batch_count 3 {options} --compute_type f32_r\n"
+    (row,) = json_of("ops", saved(tmp_path / "a.log", line))
+    assert row.get("bytes_min") == (None if moved is None else 3 * moved)
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from mio2trace.ops.command import parse
 from mio2trace.ops.families.gemm import GemmProblem
 from mio2trace.ops.log.statements import database_record, performance
 from mio2trace.ops.operation import Operation, OperationFacts, of_problem
+from mio2trace.ops.values import DTYPE_BYTES
 
 DATABASE_KINDS = frozenset(("find-db record", "find-db insert"))
 """Messages of a log that contain a record, or one item of a record."""
@@ -35,9 +36,11 @@ BLAS_TYPES: Mapping[str, str] = {
     "f8_r": "float8", "bf8_r": "bfloat8", "f8_fnuz_r": "float8", "bf8_fnuz_r": "bfloat8",
     "f32_c": "complex64", "f64_c": "complex128",
     "float": "float", "double": "double", "Half": "half", "BFloat16": "bfloat16",
-    "R_32F": "float", "R_64F": "double", "R_16F": "half", "R_16BF": "bfloat16", "R_8I": "int8",
+    "R_32F": "float", "R_64F": "double", "R_16F": "half", "R_16BF": "bfloat16", "R_8I": "int8", "R_32I": "int32",
+    "R_8F_E4M3": "float8", "R_8F_E5M2": "bfloat8", "R_8F_E4M3_FNUZ": "float8", "R_8F_E5M2_FNUZ": "bfloat8",
 }  # fmt: skip
 """Our name for a data type, by the name of the library, the bench tools or PyTorch."""
+_SIZES = DTYPE_BYTES | {"complex64": 8, "complex128": 16}
 _Gemm = tuple[int, int, int, int, str | None]
 
 
@@ -138,7 +141,7 @@ def _operation(source: int, number: int, gemm: GemmChoice) -> Operation:
     m, n, k = gemm.m, gemm.n, gemm.k
     problem = GemmProblem(
         direction=None, x=(*lead, m, k), w=(*lead, k, n), y=(*lead, m, n), product=Gemm(m, n, k, gemm.batch),
-        dtype=BLAS_TYPES.get(gemm.types[0]) if gemm.types else None,
+        dtype=BLAS_TYPES.get(gemm.types[0]) if gemm.types else None, traffic=_traffic(gemm),
     )  # fmt: skip
     layout = "".join("T" if transposed else "N" for transposed in (gemm.trans_a, gemm.trans_b))
     facts = OperationFacts(
@@ -148,6 +151,18 @@ def _operation(source: int, number: int, gemm: GemmChoice) -> Operation:
         command_reason="a BLAS library computes it, not MIOpen",
     )  # fmt: skip
     return Operation(index=number, line=gemm.line, end_line=gemm.line, facts=of_problem(problem, facts))
+
+
+def _traffic(gemm: GemmChoice) -> int | None:
+    """Return the bytes of A, B and D, which may differ in type; None if the source does not state each type."""
+    sizes = [_SIZES.get(BLAS_TYPES.get(one, "")) for one in gemm.types]
+    if len(sizes) < len("ABCD"):
+        return None
+    a, b, c, d = sizes[: len("ABCD")]
+    of_result = d if gemm.types[3] else c
+    if a is None or b is None or of_result is None:
+        return None
+    return gemm.batch * (gemm.m * gemm.k * a + gemm.k * gemm.n * b + gemm.m * gemm.n * of_result)
 
 
 def best(record: SolverRecord) -> SolverTime:

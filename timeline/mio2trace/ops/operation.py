@@ -198,7 +198,7 @@ class Operation(_OfFacts, msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def is_plain(self) -> bool:
         """Whether it is an op of a framework without a family: its kernels' work is not modelled."""
-        return self.facts.api == self.facts.primitive
+        return self.facts.api == self.facts.primitive and self.facts.gemm is None  # a BLAS library's function is "gemm"
 
 
 # -- Names for people -------------------------------------------------------------------------------------------------
