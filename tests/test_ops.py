@@ -271,6 +271,19 @@ def test_a_command_of_several_directions_is_an_operation_per_direction(command: 
         ]
 
 
+def test_calls_that_a_run_of_the_driver_logs_have_the_problem_of_its_command() -> None:
+    """Each iteration of the driver is a call. The command counted as one more, and the calls had no shapes."""
+    line = "Info2 [GetInvoker] Returning an invoker for problem m1_k2x2 and algorithm miopenPooling2d{}"
+    run = "Info2 [run] kernel_name = {}, global_work_dim = {{ 64, 1, 6 }}, local_work_dim = {{ 64, 1, 1 }}"
+    calls = levels(*[line.format("Forward"), run.format("mloPoolingG")] * 2)
+    calls += levels(line.format("Backward"), run.format("mloPoolingMaxBwd"))
+    for way, stated in (("", "FD"), (" -F 1", "F"), (" -F 2", "D")):
+        command = f"MIOpenDriver poolfp16 --input 2x3x8x8 -y 2 -x 2 -p 0 -q 0 -v 2 -u 2 -m max{way}\n"
+        made = ops_of(command + calls)
+        assert [(DIRECTIONS.index(o.direction or "forward"), len(o.launches)) for o in made] == [(0, 1), (0, 1), (1, 1)]
+        assert [o.input == (2, 3, 8, 8) and o.dtype == "half" for o in made] == [one in stated for one in "FFD"]
+
+
 def test_torn_is_what_lost_a_part_and_unread_what_nothing_was_found_in() -> None:
     """An entry without its end or a command without its own; a whole entry that does not hold its problem, or has a
     parameter twice."""

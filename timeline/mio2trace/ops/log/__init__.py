@@ -16,7 +16,7 @@ from mio2trace.model.miopen import Command, Entry, Message, MiopenLog, Operation
 from mio2trace.ops import values
 from mio2trace.ops.command import base, driver_line, first_word, form_of, parse, refusal, ways
 from mio2trace.ops.families import FIND_2, FIND_2_TENSORS, OPS, WORDS
-from mio2trace.ops.log.level_lines import LevelLines
+from mio2trace.ops.log.level_lines import LevelLines, invoked
 from mio2trace.ops.log.state import Draft, State, Stated, run_buffers, run_tensors, stated
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.problem import FORMS, CommandError, Form, Phase, Problem, direction_in
@@ -323,16 +323,18 @@ def _alone(records: tuple[Record, ...]) -> frozenset[int]:
     return frozenset(
         records[place].line
         for place, end in zip(bare, ends, strict=False)
-        if not any(_tells(records[at]) for at in range(place + 1, end))
+        if not any(_tells(records[at], records[place]) for at in range(place + 1, end))
     )
 
 
-def _tells(record: Record) -> bool:
-    """Return whether a record belongs to an operation."""
+def _tells(record: Record, driver: Record) -> bool:
+    """Return whether a record belongs to an operation of the library, for the command of ``driver`` or another one."""
     if isinstance(record, Command):
         return bool(record.tag)
     if isinstance(record, Entry):
         return record.call.api in OPS
+    if record.kind == "invoker" and isinstance(driver, Command):
+        return (invoked(record) or ("",))[0] == primitive_of(driver.text)
     return record.kind in ("search", "execution", "immediate", "summary", "chosen")
 
 

@@ -178,6 +178,13 @@ _DRIVER_WAY = late(
 _DRIVER_SOLUTION = late(r" Conv\. Algorithm: \d+, Solution: \d+/(\S+)")
 
 
+def invoked(message: Message) -> tuple[str, OperationDirection | None] | None:
+    """Return primitive and direction of a call whose algorithm a message names; None for a convolution."""
+    invoker = INVOKER.search(message.text)
+    algorithm = invoker["algorithm"] if invoker is not None else None
+    return next((row[1:] for row in INVOKED if algorithm and algorithm.startswith(row[0])), None)
+
+
 class LevelLines:
     """Processes the messages of a log. ``entries``: whether the log has entries, which name every call."""
 
@@ -371,13 +378,17 @@ class LevelLines:
             return
         config, algorithm, solver = invoker.groups()
         if algorithm is not None and not algorithm.startswith("miopenConvolution"):
-            row = next((row for row in INVOKED if algorithm.startswith(row[0])), None)
-            if row is None:
+            named = invoked(message)
+            if named is None:
                 return
-            _, primitive, direction = row
+            primitive, direction = named
             if not self._entries and (draft is None or draft.primitive != primitive or draft.executed):
-                problem = DirectionOnly(direction=direction)
+                problem: Problem = DirectionOnly(direction=direction)
+                template = self._state.template
+                if template is not None and template.primitive == primitive and template.direction in (None, direction):
+                    problem = problem if direction is None else template.of_way(direction)
                 draft = self._state.start(Draft.of(message, message.function, primitive, "run", problem))
+                draft.type(problem.dtype, "command")
             if draft is not None and draft.primitive == primitive:
                 draft.executed = True
                 draft.end_line = message.line
