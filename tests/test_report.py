@@ -871,6 +871,15 @@ def test_a_log_of_searches_alone_names_what_they_are_for(tmp_path: Path) -> None
     )
 
 
+def test_names_without_a_time_beside_them_have_the_whole_line(tmp_path: Path) -> None:
+    """The place of the times was empty, and the end of the names cut off."""
+    log = tmp_path / "run.log"
+    sizes = "-n 256 -c 1024 -H 14 -W 14 -k 2048 -y 1 -x 1 -p 0 -q 0 -u 2 -v 2 -l 1 -j 1 -m conv -g 1 -F 2 -t 1"
+    log.write_text(f"MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver convfp16 {sizes}\n")
+    name = "Conv bwd data 256x1024x14x14 -> 256x2048x7x7 k1x1 s2 half x 1"
+    assert f"operations  {name}\n" in run(str(log), "-q")
+
+
 def test_a_log_alone_names_its_machine(tmp_path: Path) -> None:
     """The device, HIP and MIOpen are in lines of its first calls; a profile names its device better."""
     log = tmp_path / "miopen.log"

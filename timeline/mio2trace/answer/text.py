@@ -177,7 +177,8 @@ def _rows(section: Section, label: str, rows: Sequence[ListRow], rest: Rest | No
     """The first rows of a list; the rest that is in none of them takes the last place if it is large."""
     with_rest = rest is not None and rest.share >= LEAST_REST and bool(rows) and most > 1
     shown = rows[: most - with_rest]
-    texts = shown_names(shown, NAME - 1, count_calls=True)
+    has_times = any(row.ns is not None for row in shown)
+    texts = shown_names(shown, NAME - 1 if has_times else WIDTH - LABEL, count_calls=True)
     entries: list[tuple[str, int | None]] = [(text, row.ns) for text, row in zip(texts, shown, strict=True)]
     if rest is not None and with_rest:
         entries.append((f"({rest.name})", rest.ns))
