@@ -22,8 +22,10 @@ from mio2trace.notes import InputError, OptionError
 from mio2trace.ops.choices import Choices
 from mio2trace.ops.families.collective import CollectiveProblem
 from mio2trace.ops.families.conv import ConvProblem
+from tests.commands import printed
 from tests.conftest import ROOT
 from tests.made_up_costs import MS, SETUP, US, Ran, fired, operation, rules, subject, twice
+from tests.often import saved
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 DOC = (ROOT / "docs" / "findings.md").read_text("utf-8")
@@ -350,6 +352,23 @@ def test_the_advice_on_element_wise_kernels_is_for_their_program(name: str, advi
     one = fired(in_caffe(name, 40 * MS), "element-wise")
     assert one.advice.startswith(advice)
     assert "the most in " in one.found.number
+
+
+@pytest.mark.parametrize("iteration", [None, 1])
+def test_naive_kernels_without_a_log_may_be_those_that_find_tried(iteration: int | None, tmp_path: Path) -> None:
+    """Nothing tells the kernels of searches from others, except that a steady iteration has none. `0 problems` had
+    them."""
+    columns = "Kind,Queue_Id,Kernel_Name,Correlation_Id,Start_Timestamp,End_Timestamp\n"
+    names = ("naive_conv_ab_packed_fwd_nchw_float_double_float", "a", "b")
+    rows = [
+        f'"KERNEL_DISPATCH",1,"{name}",{at},{1000 * at},{1000 * at + 900}\n'
+        for at, name in enumerate(names * (4 if iteration else 1), 1)
+    ]
+    said = " ".join(printed("report", saved(tmp_path / "7_kernel_trace.csv", columns + "".join(rows)), "-q").split())
+    assert ("of the kernel time, in unknown problems. Without MIOpen's log, kernels that Find only" in said) == (
+        iteration is None
+    )
+    assert "in unknown problems." in said
 
 
 def test_every_rule_has_a_case() -> None:

@@ -165,11 +165,12 @@ def _naive(subject: Subject) -> Iterator[Found]:
                 drivers[name] = operation.command
     names = [name for name, _ in sorted(by_problem.items(), key=lambda item: (-item[1], item[0]))]
     calls = sum(index != NONE for index in naive)
+    where = count(len(names), "problem") if names else "unknown problems"
+    tried = "" if names or subject.has_iterations else " Without MIOpen's log, kernels that Find only tried count, too."
     yield subject.found(
         ns,
         count=calls,
-        number=f"{subject.time(ns)}, {percent(subject.share(ns))} of the kernel time, in"
-        f" {count(len(names), 'problem')}.",
+        number=f"{subject.time(ns)}, {percent(subject.share(ns))} of the kernel time, in {where}.{tried}",
         scope=tuple(names),
         drivers=tuple(drivers[name] for name in names if name in drivers),
     )
