@@ -164,6 +164,8 @@ def test_a_word_has_names_of_its_own(long: str, short: str) -> None:
     ("command", "tag", "expected"),
     [
         (FULL, "", {"input": (2, 4, 9, 8), "weights": (6, 2, 3, 5), "output": (2, 6, 5, 8), "memory_layout": "NHWC"}),
+        # newer drivers check their buffers
+        (f"conv {SIZES} --gpubuffer_check 2", "", {"input": (2, 4, 9, 8)}),
         # a padding mode decides the pads; a solution may be a name
         (f"conv {SIZES} -p 7 -q 7 -u 2 -v 3 -z same", "", {"pads": (1, 1)}),
         (f"conv {SIZES} -p 7 -q 7 --pad_mode valid", "", {"pads": (0, 0)}),

@@ -491,6 +491,6 @@ def options(**names: str) -> dict[str, str]:
     return {name: _KINDS[kind] for kind, of_kind in names.items() for name in of_kind.split()}
 
 
-SIZES = options(size="n c D H W", integer="t V i w F forw")
+SIZES = options(size="n c D H W", integer="t V i w F forw gpubuffer_check")
 SCALING = options(decimal="A B G")
 LAYOUTS = options(layout="in_layout fil_layout out_layout layout")
