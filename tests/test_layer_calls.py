@@ -33,7 +33,7 @@ from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
 from tests.commands import json_of
 from tests.conftest import shared_folder
-from tests.kineto_files import FIRST_US, Row, kineto_alignment, kineto_file, row
+from tests.kineto_files import FIRST_US, Row, kineto_alignment, kineto_file, launched, row
 from tests.often import present, saved
 from tests.records import made_operation, opencl_profile
 
@@ -493,6 +493,37 @@ def test_an_unmarked_step_of_training_lasts_until_the_next(tmp_path: Path, is_tr
     assert [length // 1000 for length in lengths[:3]] == [1000 if is_trained else lengths[3] // 1000] * 3
     assert lengths[3] < 200_000
     assert measures.steady.told.steady == ((1, 2, 3) if is_trained else (1, 2, 3, 4))
+
+
+def test_what_a_training_launches_behind_its_layers_is_in_the_step(tmp_path: Path) -> None:
+    """An optimizer that nothing names, between the backward pass and the next forward pass."""
+    events = []
+    for number in range(3):
+        at = 1000 * number
+        events += step([CONV, LINEAR], FIRST_US + at, 100 + 200 * number)
+        events += launched(5000 + number, at + 500, 30, "adam", pid=7)
+    (measures,) = mio2trace.analyse([kineto_file(tmp_path, events)]).run.measures
+    assert [(one.kernels, one.kernel_ns) for one in measures.steady.told.all] == [(5, 50_000)] * 3
+
+
+@pytest.mark.parametrize("is_graph", [True, False])
+def test_steps_of_a_compiled_training_end_with_its_optimizer(tmp_path: Path, is_graph: bool) -> None:
+    """No op of its forward pass has parameters: a graph runs it, or products in a compiled region."""
+    events = []
+    for number in range(4):
+        at = 1000 * number
+        call = "hipGraphLaunch" if is_graph else "hipLaunchKernel"
+        events += launched(10 * number + 1, at + 50, 300, "forward", pid=7, call=call)
+        if not is_graph:
+            events.append(row("cpu_op", "aten::mm", 7, 7, FIRST_US + at + 40, 20, Input_Dims=[[4, 4], [4, 4]]))
+        for what, begun in (("zero_grad", 400), ("step", 500)):
+            events.append(row("user_annotation", f"Optimizer.{what}#Adam.{what}", 7, 7, FIRST_US + at + begun, 60))
+        events += launched(10 * number + 2, at + 510, 20, "adam", pid=7)
+    (measures,) = mio2trace.analyse([kineto_file(tmp_path, events)]).run.measures
+    told = measures.steady.told
+    assert [(one.kernels, one.kernel_ns, one.step_ns) for one in told.all] == [
+        (2, 320_000, 510_000), *[(2, 320_000, 1_000_000)] * 3
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

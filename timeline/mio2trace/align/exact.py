@@ -39,7 +39,7 @@ from mio2trace.ops.aten import ROWS
 from mio2trace.ops.families.collective import is_annotation
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.problem import DATA, WEIGHTS
-from mio2trace.ops.ranges import MODULE, is_library_call, is_module, operations_of_ranges, part_of_step
+from mio2trace.ops.ranges import MODULE, is_library_call, is_module, is_training, operations_of_ranges, part_of_step
 from mio2trace.ops.values import Shape, product
 from mio2trace.patterns import late
 
@@ -384,6 +384,7 @@ class _Layers:
         if not self._attribution.steps:
             self._place_during(begins)
             self._place_between(in_order)
+            self._place_behind(begins)
 
     def _give(
         self, positions: Numbers, place: int, direction: Direction | None, pass_: int, times: tuple[int, int],
@@ -546,6 +547,15 @@ class _Layers:
             links.give_pass(positions, pass_)
         if is_set_up.any():
             links.give_pass(np.flatnonzero(is_set_up), links.pass_id("setup"))
+
+    def _place_behind(self, begins: Sequence[int]) -> None:
+        """Set the pass of activities of a training that are still in none: a step lasts until the next one begins."""
+        links, called = self._links, self._profile.commands.host_start_ns
+        if begins and is_training(self._ranges):
+            is_behind = (np.asarray(links.pass_of) == NONE) & (called != NO) & (called >= begins[0])
+            rows = np.flatnonzero(is_behind)
+            for number, positions in by_key(rows, np.searchsorted(begins, called[rows], "right")):
+                links.give_pass(positions, links.pass_id("iteration", number))
 
 
 def may_be_layer(made: Range) -> bool:

@@ -30,7 +30,7 @@ from mio2trace.model.tables import (
     present,
     sorted_pool,
 )
-from mio2trace.ops.ranges import is_library_call
+from mio2trace.ops.ranges import OPTIMIZER_STEP, WITH_PARAMETERS, is_library_call, is_module, kind_of
 from mio2trace.patterns import late
 
 if TYPE_CHECKING:
@@ -270,7 +270,7 @@ def marked_steps(profile: Profile) -> tuple[MarkedStep, ...]:
                 return steps
             around = [made for text, ranges in others.items() if _AROUND.fullmatch(text) for made in ranges]
             return _with_what_follows(profile, _batches(steps, _apart(around)))
-    return _of_equal_text(profile, others)
+    return _of_equal_text(profile, others) or _by_optimizers(profile, others)
 
 
 def _batches(steps: Sequence[MarkedStep], around: Sequence[Range]) -> tuple[MarkedStep, ...]:
@@ -423,6 +423,20 @@ def _of_equal_text(profile: Profile, by_text: dict[str, list[Range]]) -> tuple[M
         if len(apart) == len(ranges) and not have_few(launches, _spans(apart)):
             best = apart
     return _numbered(best, own=_are_counted(best))
+
+
+def _by_optimizers(profile: Profile, by_text: dict[str, list[Range]]) -> tuple[MarkedStep, ...]:
+    """Return the steps of a training without recorded layers (compiled, graphs): each ends with its last optimizer."""
+    found = [_apart(ranges) for text, ranges in by_text.items() if text.startswith(OPTIMIZER_STEP)]
+    last = max(found, key=lambda ranges: (len(ranges), ranges[0].start_ns), default=[])
+    launches = launch_times(profile)
+    if len(last) < 2 or not len(launches):
+        return ()
+    if any(kind_of(made.text) in WITH_PARAMETERS or is_module(made) for made in profile.ranges):
+        return ()
+    begins = [min(int(launches[0]), last[0].start_ns), *(made.end_ns for made in last[:-1])]
+    steps = enumerate(zip(begins, last, strict=True), 1)
+    return tuple(MarkedStep(number=number, start_ns=start, end_ns=made.end_ns) for number, (start, made) in steps)
 
 
 def launch_times(profile: Profile) -> Numbers:

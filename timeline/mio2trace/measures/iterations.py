@@ -50,7 +50,7 @@ from mio2trace.measures.searches import doubt_of_iterations
 from mio2trace.measures.statistics import mean, median
 from mio2trace.model.profile import XLA
 from mio2trace.model.tables import NEVER, NO, Activities, Codes, least, most, present, summed
-from mio2trace.ops.ranges import part_of_step
+from mio2trace.ops.ranges import is_training
 from mio2trace.outgoing import count
 
 if TYPE_CHECKING:
@@ -159,11 +159,7 @@ def iterations_of(
         place_of[searching] = NONE
     windows = np.full_like(place_of, NONE) if told_by == "whole" else place_of
     # a training loop without marks also loads its data before the first op of a step
-    contiguous = (
-        not alignment.steps
-        and not alignment.logs
-        and any(map(part_of_step, {made.text for made in alignment.profile.ranges}))
-    )
+    contiguous = not alignment.steps and not alignment.logs and is_training(alignment.profile.ranges)
     devices = device_times(
         alignment, windows, len(numbers), launches, repeated=told_by == "repetition", contiguous=contiguous
     )

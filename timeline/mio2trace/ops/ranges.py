@@ -257,6 +257,7 @@ GRADIENT = "autograd::engine::evaluate_function: "
 _IS_BACKWARD = late(r"\w+Backward\d*$")
 REGIONS = ("Torch-Compiled Region", "CompiledFunction", "## Call CompiledFxGraph")
 _OPTIMIZER = "Optimizer."
+OPTIMIZER_STEP = f"{_OPTIMIZER}step"
 MODULE = "nn.Module: "
 
 
@@ -275,6 +276,11 @@ def part_of_step(text: str) -> str:
     if text.startswith(_OPTIMIZER):
         return "optimizer"
     return "backward" if text.startswith(GRADIENT) or _IS_BACKWARD.match(text) is not None else ""
+
+
+def is_training(ranges: Iterable[Range]) -> bool:
+    """Return whether a backward pass or an optimizer is recorded."""
+    return any(map(part_of_step, {made.text for made in ranges}))
 
 
 def is_module(made: Range) -> bool:
