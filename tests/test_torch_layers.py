@@ -139,8 +139,10 @@ def test_what_has_no_recorded_launch_is_in_the_step_of_its_op(tmp_path: Path) ->
                 row("cpu_op", name, 542, 542, begun, 50, External_id=number),
                 row("kernel", name, 2, 0, begun + 20, 70, stream=0, correlation=900 + number, External_id=number),
             ]
-    links = kineto_alignment(tmp_path, events).links
+    (measures,) = mio2trace.analyse([kineto_file(tmp_path, events)]).run.measures
+    links = measures.alignment.links
     assert [of >= 0 and links.passes[of].iteration for of in links.pass_of] == [2] * 5 + [3] * 5 + [4] * 5
+    assert [one.step_ns for one in measures.steady.told.all] == [900_000] * 3, "as long as the host was in it"
 
 
 def counted(texts: Sequence[str], *, also: Sequence[Row] = ()) -> list[Row]:

@@ -477,25 +477,31 @@ def place_marked_steps(attribution: Attribution) -> None:
 
     A command without a recorded launch is of the step of its op, if the profile states the op, but not the step
     itself."""
-    links, steps, ranges = attribution.links, attribution.steps, attribution.profile.ranges
-    commands, framework = attribution.profile.commands, attribution.profile.framework
-    early = before_recording(commands)
+    links, steps = attribution.links, attribution.steps
+    early = before_recording(attribution.profile.commands)
     if len(early):
         links.give_pass(early, links.pass_id("before"))
     if not steps:
         return
-    begun = commands.host_start_ns
-    stated = np.setdiff1d(np.flatnonzero((begun == NO) & (commands.range >= 0)), early)
-    if len(stated) and not framework.nodes:
-        begun = begun.copy()
-        begun[stated] = [ranges[place].start_ns for place in commands.range[stated].tolist()]
-    rows = np.flatnonzero(begun != NO)
+    begun = begun_ns(attribution.profile)
+    rows = np.setdiff1d(np.flatnonzero(begun != NO), early)
     place, is_inside = places_among(steps, begun[rows])
     for member, positions in by_code(rows, 2 * place + ((place != NONE) & ~is_inside)):
         if member >= 0 and not member % 2:
             links.give_pass(positions, links.pass_id("iteration", steps[member // 2].number))
         else:
             links.give_pass(positions, links.pass_id("setup" if member < 0 else "between"))
+
+
+def begun_ns(profile: Profile) -> Numbers:
+    """Return when the host launched each command, else when its op began if the profile states the op, else `NO`."""
+    commands = profile.commands
+    begun = commands.host_start_ns
+    stated = np.flatnonzero((begun == NO) & (commands.range >= 0))
+    if len(stated) and not profile.framework.nodes:
+        begun = begun.copy()
+        begun[stated] = [profile.ranges[place].start_ns for place in commands.range[stated].tolist()]
+    return begun
 
 
 def places_among(steps: Sequence[MarkedStep], host_ns: Sequence[int] | Numbers) -> tuple[Numbers, NDArray[np.bool_]]:

@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 
 from mio2trace.align import NONE, Alignment
 from mio2trace.align.clocks.axis import SAME
+from mio2trace.align.ranges import begun_ns
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.profile import Profile
 from mio2trace.model.tables import (
@@ -645,12 +646,14 @@ def _host_spans(alignment: Alignment, place_of: Codes, count: int) -> list[Span 
     called, returned = commands.host_start_ns, commands.host_end_ns
     rows = np.flatnonzero((place_of != NONE) & (called != NO) & (returned != NO))
     places = place_of[rows]
-    begun, until = least(places, called[rows], count), most(places, returned[rows], count)
-    spans: list[Span | None] = [None] * count
-    for place, first in enumerate(firsts(places, count).tolist()):
-        if first != NONE:
-            step = alignment.step_at(int(called[rows[first]]))
-            spans[place] = (int(begun[place]), int(until[place])) if step is None else (step.start_ns, step.end_ns)
+    begun, until = least(places, called[rows], count).tolist(), most(places, returned[rows], count).tolist()
+    spans = [None if start == NEVER else (start, end) for start, end in zip(begun, until, strict=True)]
+    times = begun_ns(alignment.profile) if alignment.steps else called
+    rows = np.flatnonzero((place_of != NONE) & (times != NO)) if alignment.steps else rows[:0]
+    for place, first in enumerate(firsts(place_of[rows], count).tolist()):
+        step = None if first == NONE else alignment.step_at(int(times[rows[first]]))
+        if step is not None:
+            spans[place] = step.start_ns, step.end_ns
     return spans
 
 
