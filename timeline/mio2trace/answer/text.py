@@ -363,7 +363,7 @@ def rank_lines(
         ranks = ", ".join(incomplete[:3]) + ", ..." * (len(incomplete) > 3)
         said.append(f"incomplete profiles ({ranks}): their missing work is in no cause")
     if of_others := uncounted(of):
-        said.append(f"{of_others}: they wait for some ranks only, or a rank lacks them")
+        said.append(f"{of_others}: they need some ranks only (a broadcast, a group), or a rank lacks them")
     notes = [line for text in said for line in wrapped("note", text, at=RANK_LABEL)]
     found = [*_straggler(met, of, delaying(of), labels, machines), *_ranks(of, labels)]
     return [*found, *_sizes(met, labels, MOST_LINES - len(found) - len(notes)), *notes]
