@@ -314,8 +314,9 @@ def served(marks: list[tuple[str, float]]) -> list[Row]:
         for inner in (1, 2):
             made += [
                 row("cuda_runtime", "hipLaunchKernel", 7, 7, at + 10 + inner, 1, External_id=key + 1,
-                    correlation=key + inner, grid=[1, 1, 1], block=[64, 1, 1]),
-                row("kernel", "gemm", 2, 0, at + 20 + inner * us, us, device=2, stream=0, correlation=key + inner),
+                    correlation=5000 + key + inner, grid=[1, 1, 1], block=[64, 1, 1]),
+                row("kernel", "gemm", 2, 0, at + 20 + inner * us, us, device=2, stream=0, correlation=5000 + key + inner,
+                    External_id=key + 1),
             ]  # fmt: skip
         at += 5000
     return made
@@ -326,11 +327,13 @@ def kinds(folder: Path, events: list[Row]) -> tuple[list[StepKind], mio2trace.Ru
     return step_kinds(run.measures[0]), run
 
 
-def test_prefill_and_decode_have_means_of_their_own(tmp_path: Path) -> None:
-    """By phase and batch. A step ends with its second kernel, which begins 20 us and its own length after the mark."""
+@pytest.mark.parametrize("has_calls", [True, False])
+def test_prefill_and_decode_have_means_of_their_own(has_calls: bool, tmp_path: Path) -> None:
+    """By phase and batch. A step ends with its second kernel, which begins 20 us and its own length after the mark.
+    Also without the calls: the kernels state their ops."""
     decode, prefill = "step[DECODE bs=32]", "step[EXTEND bs=4 toks=100]"
     marks = [(prefill, 400.0), (decode, 20.0), (decode, 30.0), (prefill, 600.0), (decode, 40.0)]
-    found, _ = kinds(tmp_path, served(marks))
+    found, _ = kinds(tmp_path, [one for one in served(marks) if has_calls or one["cat"] != "cuda_runtime"])
     assert [
         (one.name, one.steps, one.tokens, one.step_ns, one.kernel_ns, one.kernels, one.counts) for one in found
     ] == [

@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 from mio2trace.align import NONE, Alignment
 from mio2trace.align.layers.net import LayerKey, types_of
 from mio2trace.align.links import Phase
-from mio2trace.align.ranges import MarkedStep
+from mio2trace.align.ranges import MarkedStep, begun_ns
 from mio2trace.measures.device_time import DeviceTime, Launches, Window, device_times, has_common_clock
 from mio2trace.measures.gaps import PREPARING
 from mio2trace.measures.searches import doubt_of_iterations
@@ -344,9 +344,9 @@ def _names(commands: Activities, place_of: Codes, count: int) -> list[list[int]]
 def _kinds(alignment: Alignment, names: Sequence[Sequence[int]], place_of: Codes) -> tuple[tuple[str, ...], list[int]]:
     if any(step.kind for step in alignment.steps):
         of_place = [""] * len(names)
-        called = alignment.profile.commands.host_start_ns
-        rows = np.flatnonzero((place_of != NONE) & (called != NO))
-        for place, start in zip(place_of[rows].tolist(), called[rows].tolist(), strict=True):
+        begun = begun_ns(alignment.profile)
+        rows = np.flatnonzero((place_of != NONE) & (begun != NO))
+        for place, start in zip(place_of[rows].tolist(), begun[rows].tolist(), strict=True):
             if not of_place[place]:
                 step = alignment.step_at(start)
                 of_place[place] = step.kind if step is not None else ""
