@@ -26,6 +26,7 @@ from mio2trace.align.layers.calls import _Layers
 from mio2trace.align.layers.net import Net, NetLayerSpec
 from mio2trace.align.links import NONE, SURE, Links
 from mio2trace.align.rates import WHOLE
+from mio2trace.answer import report_of
 from mio2trace.evidence import BUFFERS
 from mio2trace.model.log import FrameworkLog, LogEvent
 from mio2trace.model.profile import Activity
@@ -506,6 +507,18 @@ def test_what_a_training_launches_behind_its_layers_is_in_the_step(tmp_path: Pat
     assert [(one.kernels, one.kernel_ns) for one in measures.steady.told.all] == [(5, 50_000)] * 3
 
 
+def test_forward_passes_of_products_alone_are_steps(tmp_path: Path) -> None:
+    """A compiled model has no other ops: blocks of two products, and a last product in no layer."""
+    wide, narrow, last = (("aten::mm", "aten::mm", [[4, 4], [4, width]]) for width in (8, 4, 9))
+    ops: list[Op] = [*[wide, narrow] * 3, last]
+    events = [row for at in range(4) for row in step(ops, FIRST_US + 1000 * at, 100 + 200 * at)[: 4 * len(ops)]]
+    analysis = mio2trace.analyse([kineto_file(tmp_path, events)])
+    (measures,) = analysis.run.measures
+    assert [(one.kernels, one.step_ns) for one in measures.steady.told.all] == [(6, 109_000)] * 4
+    (section,) = report_of(analysis, analysis.runs).sections
+    assert "(4 iterations; 14.3 % of the kernel time is in no iteration)" in section.verdict
+
+
 @pytest.mark.parametrize("is_graph", [True, False])
 def test_steps_of_a_compiled_training_end_with_its_optimizer(tmp_path: Path, is_graph: bool) -> None:
     """No op of its forward pass has parameters: a graph runs it, or products in a compiled region."""
@@ -571,6 +584,15 @@ def test_ranges_around_unmarked_steps_leave_nothing_out(tmp_path: Path, is_each:
     found = kineto_alignment(tmp_path, events)
     iterations = [found.links.iteration_of(position) for position in range(len(found.profile.activities))]
     assert iterations == ([1] * 7 + [2] * 7 if is_each else [None, *[1] * 6, *[2] * 5])
+
+
+def test_what_is_launched_outside_of_an_annotation_is_not_in_it(tmp_path: Path) -> None:
+    """Though the same kernels are in the annotation of another step."""
+    events = [row for at in (0, 1000) for row in step([SCALED, LINEAR, SCALED], FIRST_US + at, 100 + at)[:12]]
+    events.append(row("user_annotation", "measured", 7, 7, FIRST_US + 1000, 300, External_id=1))
+    links = kineto_alignment(tmp_path, events).links
+    layers = [None if run == NONE else links.runs[run].layer for run in links.run_of]
+    assert layers == [None, "linear 1", None, "measured", "linear 1", "measured"]
 
 
 def test_a_step_of_other_ops_is_a_guess(tmp_path: Path) -> None:

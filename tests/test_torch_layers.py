@@ -315,8 +315,8 @@ def served(marks: list[tuple[str, float]]) -> list[Row]:
             made += [
                 row("cuda_runtime", "hipLaunchKernel", 7, 7, at + 10 + inner, 1, External_id=key + 1,
                     correlation=5000 + key + inner, grid=[1, 1, 1], block=[64, 1, 1]),
-                row("kernel", "gemm", 2, 0, at + 20 + inner * us, us, device=2, stream=0, correlation=5000 + key + inner,
-                    External_id=key + 1),
+                row("kernel", "gemm", 2, 0, at + 20 + inner * us, us, device=2, stream=0, External_id=key + 1,
+                    correlation=5000 + key + inner),
             ]  # fmt: skip
         at += 5000
     return made

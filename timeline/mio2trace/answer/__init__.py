@@ -372,14 +372,16 @@ def _others(told: Iterations) -> str:
 
 
 def _outside(subject: Subject) -> str:
-    """Say that only the order of kernels shows the iterations; mention much kernel time before and after them."""
+    """Say that only the order of kernels shows the iterations; mention much kernel time outside of unmarked ones."""
     told, whole_ns = subject.steady.told, subject.measures.whole.kernel_ns or 0
-    if told.told_by != "repetition":
+    alignment = subject.measures.alignment
+    repeated = told.told_by == "repetition"
+    if not repeated and (alignment.steps or alignment.logs or subject.measures.searches):
         return ""
     outside_ns = whole_ns - sum(one.kernel_ns for one in told.all)
     much = outside_ns > OUTSIDE * whole_ns  # never without any time
     outside = f"; {100 * outside_ns / whole_ns:.1f} % of the kernel time is in no iteration" if much else ""
-    return f", found by repetition{outside}"
+    return f"{', found by repetition' * repeated}{outside}"
 
 
 def _step(subject: Subject) -> str:

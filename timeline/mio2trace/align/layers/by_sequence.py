@@ -192,8 +192,9 @@ def layers_by_sequence(
 def _numbering(ops: Sequence[ForwardOp], steps: Sequence[MarkedStep], profile: Profile) -> Callable[[int], int | None]:
     """Return a function that gives the step at a time: marked steps, else what the ops repeat.
 
-    A step begins at an op with parameters. It holds all before the next such op: other ops, a backward pass, an
-    optimizer. Without shapes, a net of convolutions and norms by turns seems to begin again at each of them.
+    A step begins at an op with parameters; without any, as in a compiled model, at a product or attention. It holds all
+    before the next such op: other ops, a backward pass, an optimizer. Without shapes, a net of convolutions and norms
+    by turns seems to begin again at each of them.
     """
     if steps:
         return lambda ns: None if (step := step_at(steps, ns)) is None else step.number
@@ -201,11 +202,12 @@ def _numbering(ops: Sequence[ForwardOp], steps: Sequence[MarkedStep], profile: P
     began: list[tuple[int, bool, Hashable]] = [
         (made.start_ns, False, parts[made.text]) for made in profile.ranges if made.text in parts
     ]
-    began += [(op.start_ns, op.kind in WITH_PARAMETERS, op.signature) for op in ops if op.kind in NAMED or op.is_anchor]
+    beginning = WITH_PARAMETERS if any(op.kind in WITH_PARAMETERS for op in ops) else ANCHORS
+    began += [(op.start_ns, op.kind in beginning, op.signature) for op in ops if op.kind in NAMED or op.is_anchor]
     begins: list[int] = []
     signatures: list[list[Hashable]] = []
-    for ns, has_parameters, what in sorted(began, key=itemgetter(0)):
-        if has_parameters:
+    for ns, may_begin, what in sorted(began, key=itemgetter(0)):
+        if may_begin:
             begins.append(ns)
             signatures.append([what])
         elif signatures and signatures[-1][-1] != what:  # a backward pass is many ranges

@@ -388,9 +388,10 @@ class _Iteration(msgspec.Struct, frozen=True):
 
 
 def place_unlogged_iterations(attribution: Attribution) -> None:
-    """Label kernels beside the best known iteration, as far as they repeat it."""
+    """Label kernels beside the best known iteration, as far as they repeat it. Ranges alone show all that there is."""
     links = attribution.links
-    if not links.runs or _tells_of_all(attribution):
+    is_ranged = not attribution.logs and bool(attribution.profile.ranges)
+    if not links.runs or is_ranged or _tells_of_all(attribution):
         return
     kernels = np.flatnonzero(attribution.profile.commands.is_kernel).tolist()
     if not links.layer_confidence and (np.asarray(links.run_of)[kernels] != NONE).all():
