@@ -588,11 +588,11 @@ def test_ranges_around_unmarked_steps_leave_nothing_out(tmp_path: Path, is_each:
 
 def test_what_is_launched_outside_of_an_annotation_is_not_in_it(tmp_path: Path) -> None:
     """Though the same kernels are in the annotation of another step."""
-    events = [row for at in (0, 1000) for row in step([SCALED, LINEAR, SCALED], FIRST_US + at, 100 + at)[:12]]
+    events = [row for at in (0, 1000) for row in step([LINEAR, SCALED, SCALED], FIRST_US + at, 100 + at)[:12]]
     events.append(row("user_annotation", "measured", 7, 7, FIRST_US + 1000, 300, External_id=1))
     links = kineto_alignment(tmp_path, events).links
     layers = [None if run == NONE else links.runs[run].layer for run in links.run_of]
-    assert layers == [None, "linear 1", None, "measured", "linear 1", "measured"]
+    assert layers == ["linear 1", None, None, "linear 1", "measured", "measured"]
 
 
 def test_a_step_of_other_ops_is_a_guess(tmp_path: Path) -> None:
