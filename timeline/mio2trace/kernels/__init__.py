@@ -25,14 +25,7 @@ _MARKS = "gem", "conv_", "_prod_", "alphaab"
 def rows() -> tuple[Row, ...]:
     from mio2trace.kernels import blas, compiled
 
-    return (
-        *blas.ROWS,
-        *blas.CLBLAS_ROWS,
-        *blas.VIENNACL_ROWS,
-        *compiled.ROWS,
-        *compiled.MIOPENGEMM_ROWS,
-        *compiled.ARMCL_ROWS,
-    )
+    return blas.ROWS + compiled.ROWS
 
 
 def _row_of(name: str) -> Row | None:

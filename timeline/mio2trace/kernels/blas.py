@@ -356,14 +356,6 @@ def _gemmk(context: Context, main: Activity) -> int | None:
     return answer if answer in _INSIDE else None
 
 
-ROWS = (
-    row("CLBlast", "XgemmDirect(NN|NT|TN|TT)", each_alone(_direct)),
-    row("CLBlast", "XgemmDirect(Strided)?Batched(NN|NT|TN|TT)|Xconvgemm(Normal|Flip)?", each_alone(_batched)),
-    row("CLBlast", "|".join(_INDIRECT), _find_indirect),
-    row("CLBlast", "Xgemv(Fast|FastRot)?", each_alone(_gemv)),
-)
-
-
 # -- clBLAS ------------------------------------------------------------------------------------------------------------
 #
 # clBLAS src/library/blas/xgemm.cc: one GEMM is a tile, a row, a column and a corner kernel.
@@ -514,8 +506,14 @@ def _find_viennacl(context: Context, places: list[Place]) -> None:
             facts[position] = by_arguments(Gemm(*sizes))
 
 
-CLBLAS_ROWS = (row("clBLAS", _CLBLAS.pattern, each_alone(_clblas)),)
-VIENNACL_ROWS = (row("ViennaCL", _VIENNACL.pattern, _find_viennacl),)
+ROWS = (
+    row("CLBlast", "XgemmDirect(NN|NT|TN|TT)", each_alone(_direct)),
+    row("CLBlast", "XgemmDirect(Strided)?Batched(NN|NT|TN|TT)|Xconvgemm(Normal|Flip)?", each_alone(_batched)),
+    row("CLBlast", "|".join(_INDIRECT), _find_indirect),
+    row("CLBlast", "Xgemv(Fast|FastRot)?", each_alone(_gemv)),
+    row("clBLAS", _CLBLAS.pattern, each_alone(_clblas)),
+    row("ViennaCL", _VIENNACL.pattern, _find_viennacl),
+)
 
 
 # -- The kernels of each GEMM ------------------------------------------------------------------------------------------

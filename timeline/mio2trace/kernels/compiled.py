@@ -128,17 +128,6 @@ def _find_miopengemm(context: Context, places: list[Place]) -> None:
         context.facts[line[index]] = MAIN if is_another else fact
 
 
-MIOPENGEMM_ROWS = (row("MIOpenGEMM", "(miog|tg)_(betac_)?alphaab", _find_miopengemm),)
-ARMCL_ROWS = (
-    row(
-        "ARM CL",
-        r"gemm_mm_(reshaped_lhs_n?t_rhs_n?t|reshaped_only_rhs_n?t(_mmul)?)(_texture)?(_fp16)?|gemm_mm_native",
-        each_alone(_armcl),
-    ),
-    row("ARM CL", r"gemm_mm_(floating_point|interleaved_transposed)\w*", each_alone(lambda context, kernel: MAIN)),
-)
-
-
 FORWARD, BACKWARD, WEIGHTS = "conv_forward", "conv_backward", "conv_weights"
 
 
@@ -401,4 +390,13 @@ def _fact(section: Section, activity: Activity) -> KernelFact:
     return _gemm(section, activity.name, activity.grid[2] if activity.grid else 0, images)
 
 
-ROWS = (row("LibDNN", f"{FORWARD}|{BACKWARD}|{WEIGHTS}", _find),)
+ROWS = (
+    row("LibDNN", f"{FORWARD}|{BACKWARD}|{WEIGHTS}", _find),
+    row("MIOpenGEMM", "(miog|tg)_(betac_)?alphaab", _find_miopengemm),
+    row(
+        "ARM CL",
+        r"gemm_mm_(reshaped_lhs_n?t_rhs_n?t|reshaped_only_rhs_n?t(_mmul)?)(_texture)?(_fp16)?|gemm_mm_native",
+        each_alone(_armcl),
+    ),
+    row("ARM CL", r"gemm_mm_(floating_point|interleaved_transposed)\w*", each_alone(lambda context, kernel: MAIN)),
+)
