@@ -464,6 +464,14 @@ def test_a_column_that_is_alone_is_not_cut() -> None:
     assert all(line.endswith(" -t 1") and len(line) > 60 for line in commands)
 
 
+def test_names_of_kernels_that_are_cut_stay_distinct() -> None:
+    """They are those of the answer: `Cijk_Alik_Bljk_B_BS...WS64_WG16_4_4` was the name of many."""
+    names = [f"Cijk_Alik_Bljk_B_BS_BH_Bias_HA_S_MT16x16x{k}_{'MI16x16x1_' * 9}WG16_4_4" for k in (128, 256)]
+    table = Table(columns=("name", "ms"), rows=[{"name": name, "ms": 1.0} for name in names])
+    lines = "".join(print_table(table, "table", 50)).splitlines()
+    assert [line.split("  ")[0] for line in lines[1:]] == [f"Cijk Alik_Bljk B_BS_BH MT16x16x{k}" for k in (128, 256)]
+
+
 @pytest.mark.parametrize("with_log", [True, False])
 def test_a_profile_that_a_command_does_not_show_is_mentioned(with_log: bool, tmp_path: Path) -> None:
     """The report has a line for it; each table names the profile that it shows."""

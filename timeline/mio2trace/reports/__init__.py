@@ -405,7 +405,7 @@ NARROWEST_HEAD = 16
 unit."""
 _MOST_DECIMALS = 6
 _BETWEEN = "  "
-_OFTEN_ALIKE = ("name", "kernel", "solver")
+_KERNELS = ("name", "kernel")
 
 
 class Column(NamedTuple):
@@ -433,19 +433,29 @@ def aligned(table: Table, width: int | None = None) -> Iterator[str]:
     if not kept:
         yield "\n" * (1 + len(table.rows))
         return
-    for line in zip(*([column.name, *column.cells] for column in kept), strict=True):
+    lines = zip(*([column.name, *_cut(column, size)] for column, size in zip(kept, widths, strict=True)), strict=True)
+    for line in lines:
         cells = (
-            _middle_cut(cell, size).rjust(size) if column.is_number else _cut(column.name, cell, size).ljust(size)
+            _middle_cut(cell, size).rjust(size) if column.is_number else shortened(cell, size).ljust(size)
             for cell, size, column in zip(line, widths, kept, strict=True)
         )
         text = _BETWEEN.join(cells).rstrip()
         yield (text if width is None else shortened(text, max(width, 3))) + "\n"
 
 
-def _cut(column: str, text: str, size: int) -> str:
-    """Return a text of at most ``size`` characters. Names of kernels and solvers keep their ends, because
-    they often begin with the same words."""
-    return _middle_cut(text, size) if column in _OFTEN_ALIKE else shortened(text, size)
+def _cut(column: Column, size: int) -> list[str]:
+    """Return the cells of a column; those of a column of names that is cut to ``size`` stay distinct: kernels are
+    called as in the answer, and solvers keep their ends."""
+    if size >= column.width or column.name not in (*_KERNELS, "solver"):
+        return column.cells
+    if column.name == "solver":
+        return [_middle_cut(cell, size) for cell in column.cells]
+    from mio2trace.kernels.names import distinct, short_kernel
+
+    names = list(dict.fromkeys(column.cells))
+    short = [short_kernel(name) if len(name) > size else name for name in names]
+    shown = dict(zip(names, distinct(names, short, size), strict=True))
+    return [shown[cell] for cell in column.cells]
 
 
 def _middle_cut(text: str, size: int) -> str:
