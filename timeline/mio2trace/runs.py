@@ -718,9 +718,11 @@ def _sharing_jobs(parts: Sequence[Gathered], notes: Notes, *, near: bool) -> lis
                 jobs.append(part)
                 continue
             new = [one for one in part.profiles if not any(same_process_twice(one, other) for other in job.profiles)]
-            if len(new) < len(part.profiles):
-                notes.remark("process that is in two inputs: the more complete one is used", part.names)
-                part.profiles = new
+            known = {id(one) for one in part.profiles} - {id(one) for one in new}
+            for file in part.inputs:
+                if any(id(record) in known for record in file.records):
+                    notes.remark("process that is in two inputs: the more complete one is used", file.name)
+            part.profiles = new
             job.take(part)
     _join_machines(jobs, spans)
     alone = {id(part) for part in (*jobs, *others)}
