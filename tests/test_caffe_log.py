@@ -242,6 +242,7 @@ def test_what_one_telling_has_of_the_order_holds_between_two_others() -> None:
 
 BY_STEPS = "the time that the log prints, without times of layers; no profile"
 BY_LAYERS = "the sum of the times that the log prints"
+PASSES = ["Average Forward pass: 4 ms.", "Average Backward pass: 7 ms."]
 OF_LAYERS = ["conv1\tforward: 4 ms.", "conv1\tbackward: 6 ms."]
 
 
@@ -252,7 +253,9 @@ OF_LAYERS = ["conv1\tforward: 4 ms.", "conv1\tbackward: 6 ms."]
         ([f"Iteration: {ms} forward time: {ms} ms." for ms in (65, 42)], f"42.00 ms{{}}: {BY_STEPS}"),
         (["Average Forward pass: 7.5 ms.", "Average Forward-Backward: 12.5 ms."], f"12.50 ms{{}}: {BY_STEPS}"),
         ([*OF_LAYERS, "Average Forward-Backward: 15 ms."], f"10.00 ms{{}}: {BY_LAYERS}"),
+        ([*OF_LAYERS, "Average Forward pass: 4 ms.", "Average Backward pass: 6.4 ms."], f"10.00 ms{{}}: {BY_LAYERS}"),
         # lines of other layers are missing, or the means include a cold iteration
+        ([*OF_LAYERS, *PASSES], f"10.00 ms{{}} (11.00 ms by the log itself): {BY_LAYERS}"),
         ([*OF_LAYERS, "Average Forward-Backward: 16 ms."], f"10.00 ms{{}} (16.00 ms by the log itself): {BY_LAYERS}"),
     ],
 )
@@ -261,6 +264,12 @@ def test_a_log_alone_has_the_time_of_an_iteration(texts: list[str], says: str, t
     log = saved(tmp_path / "run.log", "".join(f"{STAMP}{text}\n" for text in texts))
     (section,) = of_logs(analyse([log]).run)
     assert section.verdict.startswith(says.format(" per iteration"))
+
+
+def test_a_comparison_notes_what_the_layers_lack(tmp_path: Path) -> None:
+    for lines, said in ((OF_LAYERS, 0), ([*OF_LAYERS, *PASSES], 1)):
+        log = saved(tmp_path / f"run{said}.log", "".join(f"{STAMP}{text}\n" for text in lines))
+        assert invoked("compare", log, log).stderr.count("the rest is not compared (run1: 90.9 % of 11.00 ms") == said
 
 
 def test_error_a_training_log_is_refused_with_what_to_give_instead(tmp_path: Path) -> None:

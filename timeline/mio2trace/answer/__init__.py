@@ -42,7 +42,7 @@ from mio2trace.findings.kernels import bound
 from mio2trace.findings.rule import ms, percent
 from mio2trace.measures import LayerKey, Measures, Steady
 from mio2trace.measures.device_time import DeviceTime, Window
-from mio2trace.measures.executions import printed_times
+from mio2trace.measures.executions import printed_passes, printed_times
 from mio2trace.measures.iterations import Iterations, StepTime, idle_between, step_kinds
 from mio2trace.measures.ranking import Part as PartKey
 from mio2trace.measures.ranking import SteadyCost
@@ -74,7 +74,9 @@ def of_logs(run: Run) -> list[Section]:
         directions = sorted({layer.direction for layer in layers if layer.direction}, reverse=True)
         both = f", {' and '.join(directions)}" if len(directions) > 1 else ""
         is_doubted = iteration is not None and not total / GUARD <= iteration <= GUARD * total
-        own = f" ({ms(iteration or 0)} by the log itself)" * is_doubted
+        passes = printed_passes(printed, total) if printed is not None else None
+        whole = iteration if is_doubted else passes
+        own = "" if whole is None else f" ({ms(whole)} by the log itself)"
         times = "the times" if len(layers) >= number * len(directions) else count(len(layers), "time")
         of_layers = f"the sum of {times} that the log prints for {count(number, 'layer')}{both}"
         said.append(f"{ms(total)} per iteration{own}: {of_layers}")

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from mio2trace.align import NONE
 from mio2trace.analysis import Run
 from mio2trace.answer.content import is_product, stated_values
+from mio2trace.findings.rule import ms, percent
 from mio2trace.measures import Measures
-from mio2trace.measures.executions import LayerKey, in_net_order, printed_times
+from mio2trace.measures.executions import LayerKey, in_net_order, printed_passes, printed_times
 from mio2trace.measures.statistics import mean, quantile
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Call
@@ -194,7 +195,7 @@ def collect(run: Run, notes: Notes) -> RunRecord | None:
         if any(iteration.kernels for iteration in one.steady.told.all if one.steady.has(iteration.number))
     ]
     if not measured:
-        return _of_printed(run)
+        return _of_printed(run, notes)
     names = [one.alignment.profile.process.label for one in measured]
     if len(measured) > 1 and not run.is_job:
         said = f"{len(measured)} profiles that are not ranks of one job: only the first is compared"
@@ -367,7 +368,7 @@ def but_batch(text: str) -> str:
     return _SHAPE.sub(r"N\1", text)
 
 
-def _of_printed(run: Run) -> RunRecord | None:
+def _of_printed(run: Run, notes: Notes) -> RunRecord | None:
     printed = printed_times(run.logs)
     if not printed:
         return None
@@ -377,13 +378,17 @@ def _of_printed(run: Run) -> RunRecord | None:
     parts = [
         layer_part(key, printed[key], 1, place, like) for place, key in enumerate(sorted(printed, key=in_net_order))
     ]
+    total = sum(part.mean_ns for part in parts)
+    for passes in filter(None, (printed_passes(log, total) for log in run.logs)):
+        said = f"{run.name}: {percent(total / passes)} of {ms(passes)}"
+        notes.add("layers that hold less than the printed passes: the rest is not compared", said, problem=False)
     return kept(
         RunRecord(
             name=run.name,
             told_by="printed",
             iterations=count,
             samples_ns=tuple(whole),
-            mean_ns=sum(part.mean_ns for part in parts),
+            mean_ns=total,
             parts=tuple(parts),
             facts=facts(run),
         )

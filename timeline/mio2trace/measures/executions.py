@@ -54,6 +54,19 @@ def printed_times(logs: Iterable[FrameworkLog]) -> dict[LayerKey, list[int]]:
     return printed
 
 
+LACKING = 0.05
+"""Layers that hold less than the printed passes by this share are not all: the rest of a pass is no layer's."""
+
+
+def printed_passes(log: FrameworkLog, of_layers: float) -> int | None:
+    """Return the mean time of the passes that the log prints, if the times ``of_layers`` (their sum) lack a part of
+    it. CK records hold times that cannot be."""
+    stated = {event.kind: event.duration_ns or 0 for event in log.events}
+    forward = log.average_forward_ns or stated.get("average forward", 0)
+    passes = forward + (log.average_backward_ns or stated.get("average backward", 0))
+    return passes if of_layers < (1 - LACKING) * passes else None
+
+
 class Executions:
     """Every execution of a layer in order, by layer, including the warm-up (iteration 0).
 
