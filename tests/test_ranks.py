@@ -190,7 +190,7 @@ def test_nobody_comes_last_where_all_come_at_once() -> None:
 
 
 def test_ranks_that_hardly_wait_have_no_last_one_that_matters() -> None:
-    """Of two equal ranks one comes last somewhere: 20 us before collectives of 8 ms are no advice."""
+    """One of two equal ranks comes last somewhere: 20 us before collectives of 8 ms are no advice."""
     late = {**USUAL, "conv2": MS + 20 * US}
     lines = answered([rank(0, [USUAL] * 3, meet=MEET), rank(1, [late] * 3, meet=MEET)])
     assert lines[0] == "No rank keeps the others waiting."
@@ -198,7 +198,7 @@ def test_ranks_that_hardly_wait_have_no_last_one_that_matters() -> None:
 
 
 def test_streams_may_run_messages_in_another_order_on_each_rank(tmp_path: Path) -> None:
-    """Of two groups of the same ranks: a message is matched with that of its size. Times by hand, in ms."""
+    """Two groups have the same ranks; a message is matched with that of its size. Times by hand, in ms."""
     order = [((8, 1.0, 5.0), (1, 2.5, 3.0)), ((1, 1.2, 3.0), (8, 2.0, 5.0))]
     for number, kernels in enumerate(order):
         events: list[dict[str, Any]] = []

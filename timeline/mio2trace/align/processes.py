@@ -252,7 +252,7 @@ class Collective(msgspec.Struct, frozen=True):
 
     @property
     def kind_and_message(self) -> Hashable:
-        """This is, too, unless ranks send different parts."""
+        """This is equal on all ranks unless they send different parts."""
         return self.kind, self.message
 
 
