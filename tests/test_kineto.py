@@ -763,11 +763,13 @@ def test_the_kind_of_call_and_the_op_tell_equal_ids_apart(tmp_path: Path) -> Non
     assert not list(made.checked(tmp_path)[0])
 
 
-def test_a_row_without_a_launch_is_of_the_process_of_its_device(tmp_path: Path) -> None:
-    """It ran before the recording: the device's other rows are of one process."""
+@pytest.mark.parametrize("of_the_other", [False, True])
+def test_a_row_without_a_launch_is_of_the_process_of_its_device(of_the_other: bool, tmp_path: Path) -> None:
+    """It ran before the recording: the device's other rows are of one process. The other process may use its id
+    later."""
     made = Made()
     for rank, pid in enumerate(PIDS):
-        made.command(pid, "kernel", "before", 2 + rank, -50, correlation=7)
+        made.command(pid, "kernel", "before", 2 + rank, -50, correlation=100 * (2 - rank) + 5 if of_the_other else 7)
         made.command(pid, "gpu_memcpy", "Memcpy HtoD (Host -> Device)", 2 + rank, -40, correlation=8)
         for number in range(8):
             made.launch(pid, number, 100 * (rank + 1) + number, 20 * number, 2 + rank)

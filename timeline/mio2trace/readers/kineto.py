@@ -180,6 +180,7 @@ class _Gpu(msgspec.Struct, gc=False):
 def processes_of(rows: Sequence[_Gpu], notes: Notes, place: str) -> list[int]:
     """Return the process of each row."""
     found = [_by_itself(row) for row in rows]
+    _without_later_launches(rows, found)
     _by_other_rows(rows, found, launched=True)
     unclear = [number for number, process in enumerate(found) if process is None and rows[number].launches]
     if unclear:
@@ -202,6 +203,25 @@ def _by_itself(row: _Gpu) -> int | None:
     by_kind = [one for one in left if _CALLS[row.kind] in row.launches[one][0].name.lower()]
     left = by_kind or left
     return left[0] if len(left) == 1 else None
+
+
+_MOST_EARLY = 0.25
+"""If a larger part of a device's rows begins before their launches, host and device have different clocks."""
+_TOLERANCE_NS = 1_000
+
+
+def _without_later_launches(rows: Sequence[_Gpu], found: list[int | None]) -> None:
+    """Take launches from rows that begin before them: another process used the id, and the row's own is unknown."""
+    launched: Counter[Hashable] = Counter()
+    early: dict[Hashable, list[int]] = {}
+    for number, (row, process) in enumerate(zip(rows, found, strict=True)):
+        if process is not None:
+            launched[row.row] += 1
+            if row.times[0] + _TOLERANCE_NS < (row.launches[process][0].start_ns or 0):
+                early.setdefault(row.row, []).append(number)
+    for device, numbers in early.items():
+        for number in numbers if len(numbers) <= _MOST_EARLY * launched[device] else ():
+            found[number], rows[number].launches, rows[number].correlation = None, _NONE, None
 
 
 def _by_other_rows(rows: Sequence[_Gpu], found: list[int | None], *, launched: bool) -> None:
