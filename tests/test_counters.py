@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 from collections import Counter
+from operator import itemgetter
 from pathlib import Path
 from random import Random
 
@@ -49,19 +50,20 @@ def test_a_counter_stands_where_its_time_is(rng: Random) -> None:
 
 
 def test_every_gemm_has_its_rate_and_only_long_pauses_a_zero() -> None:
-    """The rate is the kernel's own; a 0 stands at the end of a GEMM that no other follows within a twentieth of it.
+    """The rate is the kernel's own; a 0 stands at the end of a GEMM that no other follows within its own time.
 
     All rates have three digits. A buffer's handle that comes again with its old size changes nothing.
     """
     trace = mio2trace.convert(ALEXNET / "run.log", ALEXNET / "prof.json.gz", host_calls="none").trace
     events = list(trace.events())
     gemms = [one for one in slices(events, "kernel") if "gemm" in one.shared]
-    expected: list[tuple[int, float]] = []
+    changes: list[tuple[int, float]] = []
     for one, following in zip(gemms, [*gemms[1:], None], strict=True):
-        expected.append((one.start_ns, one.args["gflops"]))
+        changes.append((one.start_ns, one.args["gflops"]))
         end = one.start_ns + one.dur_ns
-        if following is None or (following.start_ns - end) * 20 > one.dur_ns:
-            expected.append((end, 0))
+        if following is None or following.start_ns - end >= one.dur_ns:
+            changes.append((end, 0))
+    expected = [next(same) for _, same in itertools.groupby(changes, key=itemgetter(1))]
     counters = [one for one in events if isinstance(one, CounterValue)]
     found = [(one.time_ns, one.value) for one in counters if one.name == "GEMM"]
     assert found == expected

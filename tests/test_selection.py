@@ -430,13 +430,28 @@ def test_the_leastof_a_gemm_is_over_all_of_its_kernels(shared: Path) -> None:
         time = sum(kernel.dur_ns for kernel in kernels[number : number + count])
         assert found["gflops"] == pytest.approx(found["flop"] / time, rel=THREE_DIGITS)
         assert found.get("gemm_ns", event.dur_ns) == time
-        assert rates[event.start_ns] == found["gflops"]
+        assert rates[max(time for time in rates if time <= event.start_ns)] == found["gflops"]
         for block in kernels[number + 1 : number + count]:
             assert block.name == event.name
             assert args(block)["role"] == "main"
             assert not {"gemm", "gflops", "flop"} & args(block).keys()
         several += count > 1
     assert several
+
+
+def test_gemms_that_run_at_the_same_time_add_their_rates() -> None:
+    """The counter is 0 only where no GEMM runs, also if they are on different queues."""
+    notes = Notes()
+    gemm = functools.partial(enqueued, kind="kernel", name="XgemmDirectNN", queued_ns=0, submit_ns=0)
+    sizes, queues = ("40000000",) * 3, tuple(Queue(index=index, device=0, handle=f"q{index}") for index in range(2))
+    enqueues = [gemm(n, queue=n, start_ns=50 * n, end_ns=50 * n + 100, arguments=sizes) for n in range(2)]
+    alignment = align(opencl_profile(source=0, records=2, queues=queues, activities=enqueues), [], notes)
+    trace = build([RunToDraw(measures=[Measures(alignment)])], BuildOptions(), {}, notes)
+    rate = 2 * 64**3 / 100
+    assert list(values(trace, "GEMM").items()) == [
+        (at, pytest.approx(sum_of, rel=THREE_DIGITS))
+        for at, sum_of in ((0, rate), (50, 2 * rate), (100, rate), (150, 0))
+    ]
 
 
 def test_overlaps_go_to_lanes_with_their_operations() -> None:

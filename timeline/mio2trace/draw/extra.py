@@ -9,7 +9,6 @@ Counters are the rates of GEMMs, and the memory that the program has created.
 
 from __future__ import annotations
 
-import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +27,7 @@ from mio2trace.draw.containers import packed_spans
 from mio2trace.draw.device import DeviceSide
 from mio2trace.draw.selection import Chosen
 from mio2trace.model.log import Direction, FrameworkLog
-from mio2trace.model.tables import NEVER
+from mio2trace.model.tables import NEVER, by_key
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import operation_type
 from mio2trace.trace import CounterValue, CounterValues, Event, Numbers, Process, Slice, Track
@@ -228,51 +227,29 @@ class PrintedSide:
                 at += printed
 
 
-_PAUSE = 20
-"""A counter shows no 0 between two GEMMs if the gap is below a twentieth of the time of the first GEMM: nobody would
-see it, and it would make the file larger."""
-
-
 def events(
     alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int, last: int
 ) -> Iterator[CounterValue | CounterValues]:
-    """Return ``GEMM GFLOP/s`` per device (0 between GEMMs, except for short gaps) and ``OpenCL buffers MB``."""
-    yield from _gemm(alignment, base, side, origin)
+    """Return ``GEMM GFLOP/s`` per device and ``OpenCL buffers MB``."""
+    yield from _rates("GEMM", "GFLOP/s", _gemms(alignment, base, side, origin), side)
     yield from _buffers(alignment, base, side, origin, last)
 
 
-def _gemm(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int) -> Iterator[CounterValues]:
+def _gemms(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int) -> _Spans:
+    """Return the FLOPs of each GEMM divided by the time of its kernels."""
     commands, devices = alignment.profile.commands, alignment.profile.devices_of_commands
-    of_several = side.commands.several
-    rates: dict[int, list[tuple[int, int, float]]] = defaultdict(list)
     gemms = {position: fact.gemm for position, fact in alignment.facts.items() if fact.gemm is not None}
-    rows = np.fromiter(gemms, np.int64, len(gemms))
-    columns = commands.start_ns[rows], commands.end_ns[rows], devices[rows], commands.has_times[rows]
-    for (position, gemm), start, end, device, is_timed in zip(
-        gemms.items(), *(one.tolist() for one in columns), strict=True
-    ):
-        if is_timed and start < end:
-            duration = end - start
-            several = of_several.get(position)
-            if several is not None:  # the rate is that of the whole GEMM
-                _, duration, end = several
-            rates[device].append((start, end, gemm.flop / duration))
-    for device, found in sorted(rates.items()):
-        found.sort()
+    rows, flop = np.fromiter(gemms, np.int64, len(gemms)), np.array([gemm.flop for gemm in gemms.values()], float)
+    starts, ends, took = commands.start_ns[rows], commands.end_ns[rows], commands.time_ns[rows]
+    is_timed = took > 0
+    for at, position in enumerate(gemms):
+        if position in side.commands.several:  # the rate is that of the whole GEMM
+            _, took[at], ends[at] = side.commands.several[position]
+    found: _Spans = {}
+    for device, own in by_key(np.flatnonzero(is_timed), devices[rows[is_timed]]):
         shift = base.device(device, -origin)
-        highest = highest_shown([rate for _, _, rate in found])
-        process = side.process_of[device]
-        track = side.counter_tracks.get(process)
-        for times, values in _in_rows(_with_pauses(found, shift, highest)):
-            yield CounterValues(process, "GEMM", "GFLOP/s", times, values, track)
-
-
-def _with_pauses(rates: list[tuple[int, int, float]], shift: int, highest: float) -> Iterator[tuple[int, float]]:
-    following = [*(start for start, _, _ in rates[1:]), math.inf]
-    for (start, end, rate), next_start in zip(rates, following, strict=True):
-        yield start + shift, three_digits(min(rate, highest))
-        if (next_start - end) * _PAUSE > end - start:
-            yield end + shift, 0
+        found[device] = [(shifted(starts[own], shift), shifted(ends[own], shift), flop[own] / took[own])]
+    return found
 
 
 def _in_rows(values: Iterator[tuple[int, float]]) -> Iterator[tuple[list[int], list[float]]]:
@@ -318,15 +295,14 @@ def _buffers(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int
 RATE = "Operations"
 TRAFFIC = "Memory traffic"
 BUSY = "Device busy"
+_PAUSES = "; pauses shorter than what came before are not drawn."
 _OUTLIERS = " What is far above 95 % of the rates is drawn at four times these: its slice has the rate."
 DESCRIPTIONS = {
-    RATE: "Floating-point operations of a library operation over the time of its kernels; pauses shorter than what came"
-    " before are not drawn." + _OUTLIERS,
+    RATE: "Floating-point operations of a library operation over the time of its kernels" + _PAUSES + _OUTLIERS,
     TRAFFIC: "Bytes that an operation must at least read and write (each tensor once) or a copy moves, over the time of"
-    " its kernels. What runs outside operations is not in it; pauses shorter than what came before are not drawn."
-    + _OUTLIERS,
+    " its kernels. What runs outside operations is not in it" + _PAUSES + _OUTLIERS,
     BUSY: "Share of the time in which the device ran any command, over stretches of equally many commands of one pass.",
-    "GEMM": "What the matrix products achieve: 2 M N K batch over the time of their kernels." + _OUTLIERS,
+    "GEMM": "What the matrix products achieve: 2 M N K batch over the time of their kernels" + _PAUSES + _OUTLIERS,
     "OpenCL buffers": "Bytes of buffers created. Releases are not profiled: a handle that comes again was released.",
 }
 
