@@ -172,8 +172,8 @@ def test_a_word_has_names_of_its_own(long: str, short: str) -> None:
         (f"conv {SIZES} -p 1 -q 2 -l 2 --pad_mode valid", "", {"pads": (1, 2)}),  # not with a dilation
         (f"conv {SIZES} -p 1 -q 2 -m trans --pad_mode valid", "", {"pads": (1, 2)}),
         (f"conv {SIZES} -Y 1", "", {"output_pads": ()}),  # means nothing for a plain convolution
-        (f"conv {SIZES} -S ConvDirectNaiveConvFwd", "", {"solver_id": None}),
-        (f"conv {SIZES} --solution 85", "", {"solver_id": 85}),
+        (f"conv {SIZES} -S ConvDirectNaiveConvFwd", "", {"solver_number": None}),
+        (f"conv {SIZES} --solution 85", "", {"solver_number": 85}),
         # a norm's shape is one option
         ("layernormfp16 -X 4x8x2x16 -o 1 -t 1", "", {"input": (4, 8, 2, 16), "dtype": "half"}),
         ("t5layernorm --input 4x8x16,NCHW -F 2", "", {"input": (4, 8, 16), "direction": "backward-data"}),

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -322,31 +322,21 @@ def framework_beside(
 
 def _moved(profile: Profile, base: TimeBase) -> Profile:
     """Convert all times of a profile that has only the host's clock to the axis."""
-
-    def at(ns: int) -> int:
-        moved = base.host(ns)
-        assert moved is not None
-        return moved
-
-    def device_time(ns: int | None) -> int | None:
-        return None if ns is None else at(ns)
-
     if base.on_host and not base.host_shift_ns:
         return profile
-    replace = msgspec.structs.replace
-    framework = profile.framework
+    replace, framework = msgspec.structs.replace, profile.framework
+
+    def moved(records: Iterable[Any], *fields: str) -> tuple[Any, ...]:
+        return tuple(
+            replace(one, **{field: ns if (ns := getattr(one, field)) is None else base.host(ns) for field in fields})
+            for one in records
+        )
+
     return replace(
         profile,
-        activities=tuple(
-            replace(activity, start_ns=device_time(activity.start_ns), end_ns=device_time(activity.end_ns))
-            for activity in profile.activities
-        ),
-        ranges=tuple(
-            replace(range_, start_ns=at(range_.start_ns), end_ns=at(range_.end_ns)) for range_ in profile.ranges
-        ),
-        framework=replace(
-            framework, allocated=tuple(replace(held, time_ns=at(held.time_ns)) for held in framework.allocated)
-        ),
+        activities=moved(profile.activities, "start_ns", "end_ns"),
+        ranges=moved(profile.ranges, "start_ns", "end_ns"),
+        framework=replace(framework, allocated=moved(framework.allocated, "time_ns")),
     )
 
 

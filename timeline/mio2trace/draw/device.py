@@ -626,19 +626,16 @@ class DeviceSide:
                 yield Slices(track, columns, merged(*places) if len(columns) > 1 else None)
 
     def rows(self) -> Iterator[tuple[int, int, Numbers, Numbers]]:
-        """Return (device, operation or `NONE`, positions, the drawn ones) of each unbroken row with a drawn one."""
+        """Return (device, operation or `NONE`, chosen part, the drawn ones) of each unbroken row with a drawn one."""
         chosen = self._chosen
         for (queue, _, _), positions in self._lanes.items():
             operations = self._operation_of[positions]
-            borders = unbroken(operations).tolist()
-            for first, last in pairwise(borders):
+            for first, last in pairwise(unbroken(operations).tolist()):
                 row = drawn = positions[first:last]
-                index = int(operations[first])
                 if chosen is not None:
-                    drawn = row[chosen.drawn[row]]
-                    row = row if index != NONE else drawn
+                    row, drawn = row[chosen.inside[row]], row[chosen.drawn[row]]
                 if len(drawn):
-                    yield self._device_of.get(queue, 0), index, row, drawn
+                    yield self._device_of.get(queue, 0), int(operations[first]), row, drawn
 
     def unbroken_rows(self) -> Iterator[tuple[int, Numbers, Numbers, Numbers, Numbers]]:
         """Return of each lane the device, the operations of its unbroken rows with a drawn command, the first and the
@@ -652,10 +649,6 @@ class DeviceSide:
             outside = positions[drawn & (operations == NONE)]
             device = self._device_of.get(queue, 0)
             yield device, operations[firsts].astype(np.int64), positions[firsts], positions[lasts], outside
-
-    def inside(self, row: Numbers) -> Numbers:
-        """Return the chosen part of a row."""
-        return row if self._chosen is None else row[self._chosen.inside[row]]
 
     def positions(self) -> dict[int, Numbers]:
         """Return device -> its activities with times, in order of start."""

@@ -104,7 +104,7 @@ class ByNameSide:
             rows = found.setdefault(device, {})
             if kind == "operations":
                 if index != NONE:
-                    operation, row = operations[index], self._device.inside(row)
+                    operation = operations[index]
                     name, _ = self._device.containers.shown(operation)
                     span = [self._base.device(device, int(at))
                             for at in (commands.start_ns[row[0]], commands.end_ns[row[-1]])]  # fmt: skip
@@ -115,13 +115,12 @@ class ByNameSide:
                 start, end = (
                     self._base.device(device, int(at[position])) for at in (commands.start_ns, commands.end_ns)
                 )
-                run = links.run_of[position]
                 name = self._device.commands.slice_names[commands.name.values[commands.name.codes[position]]]
-                args = {"call_index": int(commands.number[position]), **self._layer(position)}
+                layer = self._layer(position)
+                args = {"call_index": int(commands.number[position]), **layer}
                 if index != NONE:
                     args["operation"] = index
-                label = _NO_LAYER if links.runs else name
-                label = label if run == NONE else links.runs[run].layer
+                label = layer.get("layer", _NO_LAYER if links.runs else name)
                 rows.setdefault(_UNUSUAL.sub("_", name), []).append(_Shown(start, end, label, args))
         return {device: rows for device, rows in found.items() if rows}
 

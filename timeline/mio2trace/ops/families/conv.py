@@ -68,7 +68,7 @@ class ConvProblem(Problem, frozen=True, kw_only=True, gc=False):
     """
 
     primitive: ClassVar[str] = "conv"
-    told_by_commands: ClassVar[tuple[str, ...]] = ("solver_id",)
+    told_by_commands: ClassVar[tuple[str, ...]] = ("solver_number",)
 
     pads: Shape
     strides: Shape
@@ -80,7 +80,7 @@ class ConvProblem(Problem, frozen=True, kw_only=True, gc=False):
     layouts: tuple[str, str, str] = ("", "", "")
     gaps: bool = False
     """Whether a tensor's strides leave gaps."""
-    solver_id: int | None = None
+    solver_number: int | None = None
     """``-S`` of the logged command; 0 means immediate mode."""
     may_be_input: bool = False
     """Whether the output channels may be the input's instead: see `from_flags`."""
@@ -109,10 +109,6 @@ class ConvProblem(Problem, frozen=True, kw_only=True, gc=False):
     @property
     def runs_other_gradient(self) -> bool:
         return self.transpose
-
-    @property
-    def solver_number(self) -> int | None:
-        return self.solver_id
 
     def database_key(self) -> str | None:
         """The key that `ops.log.level_lines.find_db_key` reads. A transposed convolution is the other gradient of the
@@ -242,7 +238,7 @@ class ConvProblem(Problem, frozen=True, kw_only=True, gc=False):
                 raise CommandError("the direction is unknown")
             text += f" -F {_DIRECTION_FLAG[self.direction]}"
         text += " -t 1"
-        return text if self.solver_id is None or form in ("1.2", "1.7") else f"{text} -S {self.solver_id}"
+        return text if self.solver_number is None or form in ("1.2", "1.7") else f"{text} -S {self.solver_number}"
 
     def refuse(self) -> None:
         """Raises `CommandError` for properties that the current driver has no option for."""
@@ -261,10 +257,10 @@ class ConvProblem(Problem, frozen=True, kw_only=True, gc=False):
 
     def immediate(self) -> ConvProblem:
         """Return the problem with ``-S 0``."""
-        return msgspec.structs.replace(self, solver_id=0)
+        return msgspec.structs.replace(self, solver_number=0)
 
     def searched(self, dtype: str | None) -> tuple[ConvProblem, ...]:
-        typed = msgspec.structs.replace(self, dtype=dtype, solver_id=None)
+        typed = msgspec.structs.replace(self, dtype=dtype, solver_number=None)
         untyped = msgspec.structs.replace(typed, dtype=None)
         return typed, untyped, msgspec.structs.replace(untyped, layouts=("", "", ""))
 
@@ -369,7 +365,7 @@ def from_flags(
         transpose=transpose,
         output_pads=extra if transpose and any(extra) else (),
         layouts=(flags.get("in_layout", ""), flags.get("fil_layout", ""), flags.get("out_layout", "")),
-        solver_id=int(solver) if solver.lstrip("-").isdecimal() else None,
+        solver_number=int(solver) if solver.lstrip("-").isdecimal() else None,
         may_be_input=may_be_input,
     )
     return problem if problem.well_formed() else None
