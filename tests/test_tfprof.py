@@ -315,11 +315,11 @@ SMALL = TfProfile(
         (sized(1, sized(2, sized(1, "n") + b"\x62\xff\xff\xff\xff\x7f")), "are left", True),
         (sized(1, sized(2, sized(1, "n") + b"\x40" + b"\xff" * 11)), "more than 10 bytes", True),
         (sized(1, sized(2, sized(1, "n") + b"\x02\x00")), "field number 0", True),
-        (number(2, 1) + number(1, 1234), "byte 2: field 1 with wire type 0", True),
+        (number(2, 1) + number(1, 1234), "byte 0: field 1 with wire type 0", True),
         (b"", "no nodes", False),
         (number(2, 1), "no nodes", False),
         (b"\x0a" + b"\xff" * 8 + b"\x7f", "byte 0: a field of 9223372036854775807 bytes where 0 are left", False),
-        (b"\x0a", "a number without its end", False),
+        (b"\x0a", "a field without its content", False),
         (b"\x0b", "wire type 3", False),
     ],
 )

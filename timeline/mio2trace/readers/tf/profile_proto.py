@@ -14,21 +14,28 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
+from sys import intern
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from msgspec.structs import replace
 
 from mio2trace.model.tf import Execution, NodeStep, OpMemory, Shape, TfNode, TfProfile
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.tf.wire import (
     CutError,
+    Fields,
+    Message,
     Walk,
     WireError,
     fields,
-    integers,
     last,
-    repeated,
+    message,
+    messages,
+    newest,
     signed,
     text,
-    unexpected,
     varint,
 )
 from mio2trace.source import Source
@@ -40,7 +47,32 @@ MOST_COMPONENTS = 200
 LAST_US = 9 * 10**15
 LONGEST_US = 10**13
 """Times beyond these (year 2255, 115 days) are damage; all others fit into 63 bits as nanoseconds."""
-_ATTRIBUTES = {b"strides", b"ksize", b"dilations", b"padding", b"data_format", b"T"}
+_ATTRIBUTES = ("strides", "ksize", "dilations", "padding", "data_format", "T")
+_WORD = re.compile(r"SAME|VALID|EXPLICIT|N[A-Z]{1,4}|N[A-Z]{1,3}_VECT_[A-Z]", re.ASCII)
+"""Possible values of padding and data_format."""
+_TYPES = {1: "float", 2: "double", 3: "int32", 9: "int64", 10: "bool", 14: "bfloat16", 19: "half"}
+
+
+def _map(value: Any) -> Fields:
+    """Return the fields of an entry of a map from integers."""
+    return {1: ("key", int), 2: ("value", value)}
+
+
+_TUPLE: Fields = {1: ("numbers", list)}
+_TIMES: Fields = {1: ("device", str), 2: ("times", {1: ("pairs", _TUPLE)})}
+_HELD = ("requested_bytes", "peak_bytes", "residual_bytes", "output_bytes", "read_us", "in_use_bytes")
+_STEP: Fields = {
+    1: ("run_count", int), 2: ("first_us", int), 3: ("last_us", int), 4: ("accelerator", _TIMES), 5: ("cpu", _TIMES),
+    7: ("memory", {number: (name, int) for number, name in zip((6, 7, 8, 9, 1, 10), _HELD, strict=True)}),
+}  # fmt: skip
+_ATTRIBUTE: Fields = {1: ("list", {3: ("numbers", list)}), 2: ("text", str), 6: ("type", int)}
+_NODE: Fields = {
+    1: ("name", str), 2: ("inputs", _map(int)), 4: ("shape", list), 5: ("op_types", str), 6: ("device", str),
+    8: ("float_ops", int), 9: ("op", str), 10: ("trace", slice),
+    11: ("attributes", {1: ("key", str), 2: ("value", _ATTRIBUTE)}),
+    12: ("steps", _map(_STEP)), 14: ("sources", _map(int)), 15: ("outputs", _map(_TUPLE)),
+}  # fmt: skip
+_FILE: Fields = {1: ("nodes", _map(_NODE)), 3: ("steps", list), 4: ("strings", _map(str))}
 
 
 def sniff(head: bytes) -> bool:
@@ -67,23 +99,13 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     return [profile.finish(source.index)]
 
 
-class _Raw:
-    """A decoded node; the shapes of its inputs are known when all nodes are."""
+class _Links(NamedTuple):
+    """What a node refers to: its inputs and their slots at the nodes that make them, its own outputs, its stack."""
 
-    __slots__ = ("attributes", "device", "float_ops", "inputs", "name", "op", "op_types", "outputs", "shape", "sources",
-                 "steps", "trace")  # fmt: skip
-
-    def __init__(self) -> None:
-        self.name = self.op = self.device = ""
-        self.op_types: list[str] = []
-        self.shape: list[int] = []
-        self.float_ops = 0
-        self.inputs: dict[int, int] = {}
-        self.sources: dict[int, int] = {}
-        self.outputs: dict[int, Shape] = {}
-        self.attributes: dict[str, str] = {}
-        self.trace: tuple[int, int] | None = None
-        self.steps: list[NodeStep] = []
+    inputs: dict[int, int]
+    sources: dict[int, int]
+    outputs: dict[int, Shape]
+    trace: tuple[int, int]
 
 
 class _Decoder:
@@ -91,10 +113,9 @@ class _Decoder:
         self._data = data
         self._place = place
         self._notes = notes
-        self._nodes: dict[int, _Raw] = {}
+        self._nodes: dict[int, tuple[TfNode, _Links]] = {}
         self._steps: list[int] = []
         self._strings: dict[int, str] = {}
-        self._texts: dict[bytes, str] = {}
         self._places: dict[bytes, tuple[str, int]] = {}
         self._lost = 0
         self._problem = ""
@@ -103,142 +124,74 @@ class _Decoder:
         """Read the outermost message field by field, so that a cut file is read up to the cut."""
         data, found = self._data, Notes()
         walk = Walk(data, self._place, found, "TFProf profile damaged: read up to there")
-        for tag, at, stop in walk.parts(0, len(data)):
+        for field in walk.parts(0, len(data)):
             if walk.error is not None:
                 break  # the field that was cut
+            part: Message = {}
             try:
-                if tag == 0x0A:
-                    self._entry(at, stop)
-                elif tag in (0x18, 0x1A):
-                    self._steps += repeated(data, tag, at, stop)
-                elif tag == 0x22:
-                    entry = last(fields(data, at, stop))
-                    self._strings[signed(entry[0x08][0])] = text(data, *entry[0x12])
-                elif tag >> 3 in (1, 4):
-                    raise unexpected(tag, walk.start)
+                part = message(data, [field], _FILE)
+                for entry in messages(part, "nodes"):
+                    self._nodes[newest(entry, "key", 0)] = self._node(newest(entry, "value", {}), field[1])
             except WireError as error:
                 self._lost += 1
                 self._problem = self._problem or str(error)
+            self._steps += part.get("steps", ())
+            self._strings |= _pairs(part, "strings", "")
         if walk.error is not None and not self._nodes:
             cut = "file cut off: " if isinstance(walk.error, CutError) else ""
             raise InputError(f"{self._place}: {cut}{walk.error}; expected the nodes of a ProfileProto")
         self._notes.include(found)
 
-    def _entry(self, at: int, stop: int) -> None:
-        key, span = _pair(self._data, at, stop, 0x12)
-        node = self._node(*span)
-        if not node.name:
+    def _node(self, node: Message, at: int) -> tuple[TfNode, _Links]:
+        """Return a node without what only other nodes and the list of strings show."""
+        name = newest(node, "name", "")
+        if not name:
             raise WireError(at, "a node without a name")
-        if node.name.count("/") >= MOST_COMPONENTS:
+        if name.count("/") >= MOST_COMPONENTS:
             raise WireError(at, f"a name of more than {MOST_COMPONENTS} components")
-        self._nodes[key] = node
+        attributes = ((newest(one, "key", ""), newest(one, "value", {})) for one in messages(node, "attributes"))
+        outputs = _pairs(node, "outputs", Message())
+        shapes: dict[int, Shape] = {slot: tuple(shape.get("numbers", ())) for slot, shape in outputs.items()}
+        made = TfNode(
+            name=name,
+            op=intern(newest(node, "op", "") or name),
+            op_types=tuple(map(intern, node.get("op_types", ()))),
+            device=intern(newest(node, "device", "")),
+            shape=tuple(node.get("shape", ())),
+            float_ops=newest(node, "float_ops", 0),
+            output_shapes=tuple(sorted(shapes.items())),
+            attributes={
+                key: shown for key, value in attributes if key in _ATTRIBUTES and (shown := _attribute_text(value))
+            },
+            steps=tuple(sorted(map(self._step, messages(node, "steps")), key=lambda step: step.step)),
+        )
+        trace = (node.get("trace") or [(0, 0)])[-1]
+        return made, _Links(_pairs(node, "inputs", 0), _pairs(node, "sources", 0), shapes, trace)
 
-    def _text(self, at: int, stop: int) -> str:
-        """Return a string; equal strings of many messages are one object."""
-        raw = self._data[at:stop]
-        known = self._texts.get(raw)
-        if known is None:
-            known = self._texts[raw] = raw.decode("utf-8", "replace")
-        return known
-
-    def _node(self, at: int, stop: int) -> _Raw:
-        data = self._data
-        node = _Raw()
-        for tag, a, b in fields(data, at, stop):
-            if tag == 0x62:
-                node.steps.append(self._step(a, b))
-            elif tag == 0x5A:
-                self._attribute(node.attributes, a, b)
-            elif tag == 0x0A:
-                node.name = text(data, a, b)
-            elif tag == 0x4A:
-                node.op = self._text(a, b)
-            elif tag == 0x2A:
-                node.op_types.append(self._text(a, b))
-            elif tag == 0x32:
-                node.device = self._text(a, b)
-            elif tag == 0x40:
-                node.float_ops = signed(a)
-            elif tag in (0x20, 0x22):
-                node.shape += repeated(data, tag, a, b)
-            elif tag == 0x12 or tag == 0x72:
-                key, value = _pair(data, a, b, 0x10)
-                (node.inputs if tag == 0x12 else node.sources)[key] = signed(value[0])
-            elif tag == 0x7A:
-                slot, span = _pair(data, a, b, 0x12)
-                node.outputs[slot] = tuple(_tuple(data, *span))
-            elif tag == 0x52:
-                node.trace = a, b
-            elif tag >> 3 in (1, 2, 4, 5, 6, 8, 9, 10, 11, 12, 14, 15):
-                raise unexpected(tag, at)
-        return node
-
-    def _attribute(self, attributes: dict[str, str], at: int, stop: int) -> None:
-        data = self._data
-        key = b""
-        for tag, a, b in fields(data, at, stop):
-            if tag == 0x0A:
-                key = data[a:b]
-                if key not in _ATTRIBUTES:
-                    return
-            elif tag == 0x12 and key:
-                value = _attribute_text(data, a, b)
-                if value:
-                    attributes[key.decode()] = value
-
-    def _step(self, at: int, stop: int) -> NodeStep:
+    def _step(self, entry: Message) -> NodeStep:
         """Read an entry of the map from step id to ExecProfile."""
-        data = self._data
-        step = count = first = last = 0
-        executions: list[Execution] = []
-        memory: list[OpMemory] = []
-        for tag, a, b in fields(data, at, stop):
-            if tag == 0x08:
-                step = signed(a)
-                continue
-            if tag != 0x12:
-                raise unexpected(tag, at)
-            for inner, c, d in fields(data, a, b):
-                if inner == 0x2A:
-                    self._times(executions, c, d, accelerator=False)
-                elif inner == 0x3A:
-                    got = integers(data, c, d, 1, 6, 7, 8, 9, 10)  # ExecMemory
-                    memory.append(OpMemory(got[6], got[7], got[8], got[9], got[1] * 1000, got[10]))
-                elif inner == 0x22:
-                    self._times(executions, c, d, accelerator=True)
-                elif inner == 0x08:
-                    count = signed(c)
-                elif inner == 0x10:
-                    first = signed(c) * 1000
-                elif inner == 0x18:
-                    last = signed(c) * 1000
-                elif inner >> 3 in (1, 2, 3, 4, 5, 7):
-                    raise unexpected(inner, a)
-        if not 0 < first <= last < LAST_US * 1000:
+        ran = newest(entry, "value", Message())
+        first, last = newest(ran, "first_us", 0), newest(ran, "last_us", 0)
+        if not 0 < first <= last < LAST_US:
             first = last = 0
-        return NodeStep(step, count, first, last, tuple(executions), tuple(memory))
+        memory = [[newest(one, name, 0) for name in _HELD] for one in messages(ran, "memory")]
+        return NodeStep(
+            newest(entry, "key", 0), newest(ran, "run_count", 0), first * 1000, last * 1000,
+            (*self._executions(ran, "accelerator"), *self._executions(ran, "cpu")),
+            tuple(OpMemory(*sizes, read_us * 1000, in_use) for *sizes, read_us, in_use in memory),
+        )  # fmt: skip
 
-    def _times(self, executions: list[Execution], at: int, stop: int, accelerator: bool) -> None:
-        """Read an entry of the map from device to ExecTime: pairs of start and duration in us."""
-        data = self._data
-        device = ""
-        pairs: list[list[int]] = []
-        for tag, a, b in fields(data, at, stop):
-            if tag == 0x0A:
-                device = self._text(a, b)
-            elif tag == 0x12:
-                for inner, c, d in fields(data, a, b):
-                    if inner != 0x0A:
-                        raise unexpected(inner, a)
-                    pairs.append(_tuple(data, c, d))
-            else:
-                raise unexpected(tag, at)
-        for pair in pairs:
-            if len(pair) != 2 or not (0 < pair[0] < LAST_US and 0 <= pair[1] < LONGEST_US):
-                self._notes.add("execution without a possible time: skipped", f"{self._place}: byte {at}")
-                continue
-            kind = "accelerator" if accelerator else "cpu"
-            executions.append(Execution(device, kind, pair[0] * 1000, pair[1] * 1000))  # type: ignore[arg-type]
+    def _executions(self, ran: Message, kind: Literal["accelerator", "cpu"]) -> Iterator[Execution]:
+        """Read a map from device to ExecTime: pairs of start and duration in us."""
+        for entry in messages(ran, kind):
+            device = intern(newest(entry, "device", ""))
+            for pair in (
+                one.get("numbers", []) for times in messages(entry, "times") for one in messages(times, "pairs")
+            ):
+                if len(pair) != 2 or not (0 < pair[0] < LAST_US and 0 <= pair[1] < LONGEST_US):
+                    self._notes.add("execution without a possible time: skipped", f"{self._place}: on {device}")
+                else:
+                    yield Execution(device, kind, pair[0] * 1000, pair[1] * 1000)
 
     def finish(self, index: int) -> TfProfile:
         """Return the record. Raises `InputError` if it is empty."""
@@ -248,35 +201,24 @@ class _Decoder:
             raise InputError(f"{self._place}: {what}; expected a ProfileProto with nodes")
         if self._lost:
             notes.add("damaged part of a TFProf profile: skipped", f"{self._place}: {self._problem}", count=self._lost)
-        ran = Counter(step.step for node in self._nodes.values() for step in node.steps)
+        ran = Counter(step.step for node, _ in self._nodes.values() for step in node.steps)
         steps = sorted(set(self._steps))
         strange = sorted(ran.keys() - set(steps))
         if strange and not self._steps:
             notes.add("TFProf profile without its list of steps: they are those of the executions", self._place)
         elif strange:
             notes.add("step of an execution that the profile does not list", self._place, len(strange))
-        nodes = tuple(self._finished(node) for node in sorted(self._nodes.values(), key=lambda node: node.name))
+        nodes = tuple(self._finished(*one) for one in sorted(self._nodes.values(), key=lambda one: one[0].name))
         return TfProfile(source=index, steps=tuple(sorted({*steps, *ran})), nodes=nodes)
 
-    def _finished(self, node: _Raw) -> TfNode:
-        return TfNode(
-            name=node.name,
-            op=node.op or node.name,
-            op_types=tuple(node.op_types),
-            device=node.device,
-            shape=tuple(node.shape),
-            float_ops=node.float_ops,
-            input_shapes=tuple((slot, self._input(node, node.inputs[slot])) for slot in sorted(node.inputs)),
-            output_shapes=tuple(sorted(node.outputs.items())),
-            attributes=node.attributes,
-            place=self._made_by(node.trace) if node.steps and node.trace else "",
-            steps=tuple(sorted(node.steps, key=lambda step: step.step)),
+    def _finished(self, node: TfNode, links: _Links) -> TfNode:
+        made_by = ((slot, self._nodes.get(links.inputs[slot]), links.inputs[slot]) for slot in sorted(links.inputs))
+        shapes = (
+            # that of the used output, empty if unknown
+            (slot, () if of is None else of[1].outputs.get(links.sources.get(producer, 0), ()))
+            for slot, of, producer in made_by
         )
-
-    def _input(self, node: _Raw, producer: int) -> Shape:
-        """Return the shape of the used output, empty if unknown."""
-        made = self._nodes.get(producer)
-        return () if made is None else made.outputs.get(node.sources.get(producer, 0), ())
+        return replace(node, input_shapes=tuple(shapes), place=self._made_by(links.trace) if node.steps else "")
 
     def _made_by(self, trace: tuple[int, int]) -> str:
         """Return ``file.py:12`` of the innermost frame outside of TensorFlow; without the folder."""
@@ -298,48 +240,18 @@ class _Decoder:
         return ""
 
 
-# -- The parts of a node of a ProfileProto: pairs, shapes, memory, attributes (tfprof.md 2) ----------------------------
-
-_WORD = re.compile(r"SAME|VALID|EXPLICIT|N[A-Z]{1,4}|N[A-Z]{1,3}_VECT_[A-Z]", re.ASCII)
-"""Possible values of padding and data_format."""
-_TYPES = {1: "float", 2: "double", 3: "int32", 9: "int64", 10: "bool", 14: "bfloat16", 19: "half"}
+_Item = TypeVar("_Item", int, str, Message)
 
 
-def _pair(data: bytes, at: int, stop: int, value: int) -> tuple[int, tuple[int, int]]:
-    """Read an entry of a map from integers to fields with the tag ``value``: (key, field without its tag)."""
-    key, span = 0, (0, 0)
-    for tag, a, b in fields(data, at, stop):
-        if tag == 0x08:
-            key = signed(a)
-        elif tag == value:
-            span = a, b
-        else:
-            raise unexpected(tag, at)
-    return key, span
+def _pairs(of: Message, name: str, without: _Item) -> dict[int, _Item]:
+    """Return a map from integers."""
+    return {newest(one, "key", 0): newest(one, "value", without) for one in messages(of, name)}
 
 
-def _tuple(data: bytes, at: int, stop: int) -> list[int]:
-    """Read a Tuple: its integers, packed or not."""
-    found: list[int] = []
-    for tag, a, b in fields(data, at, stop):
-        if tag not in (0x08, 0x0A):
-            raise unexpected(tag, at)
-        found += repeated(data, tag, a, b)
-    return found
-
-
-def _attribute_text(data: bytes, at: int, stop: int) -> str:
+def _attribute_text(value: Message) -> str:
     """Return an AttrValue as text: ``SAME``, ``float``, ``1x2x2x1``; empty for any other value."""
-    for tag, a, b in fields(data, at, stop):
-        if tag == 0x12:
-            word = text(data, a, b)
-            return word if _WORD.fullmatch(word) else ""
-        if tag == 0x30:
-            return _TYPES.get(a, f"type {a}")
-        if tag == 0x0A:
-            lengths: list[int] = []
-            for inner, c, d in fields(data, a, b):
-                if inner in (0x18, 0x1A):
-                    lengths += repeated(data, inner, c, d)
-            return "x".join(map(str, lengths))
-    return ""
+    if "text" in value:
+        return word if _WORD.fullmatch(word := value["text"][-1]) else ""
+    if "type" in value:
+        return _TYPES.get(value["type"][-1], f"type {value['type'][-1]}")
+    return "x".join(str(number) for one in messages(value, "list") for number in one.get("numbers", ()))

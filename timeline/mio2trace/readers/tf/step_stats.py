@@ -9,17 +9,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, TypeVar
 
 import msgspec
 
 from mio2trace.model.tf import Execution, NodeStep, OpMemory, Shape, TfNode, TfProfile
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
-from mio2trace.readers.base import Format, ReadOptions, Records, json_object, of_json, utf8
-from mio2trace.readers.tf import wire
+from mio2trace.readers.base import Format, ReadOptions, Records
+from mio2trace.readers.pieces import UNREADABLE, Event, EventArray
 from mio2trace.readers.tf.profile_proto import LAST_US, LONGEST_US, MOST_COMPONENTS
-from mio2trace.readers.tf.wire import VARINT, Walk, WireError, fields, signed, text, unexpected, varint
+from mio2trace.readers.tf.wire import Fields, Message, Walk, WireError, fields, message, messages, newest, text, varint
 from mio2trace.source import Source
 
 _BEGIN = "_SOURCE"
@@ -171,44 +170,29 @@ def _label(op: OpStats, kind: str) -> tuple[str, str]:
     return (what if of == op.name.partition(":")[0] and _TYPE.fullmatch(what) else named), kernel
 
 
-Message = dict[str, list[Any]]
-"""The fields of a message of protocol buffers by name: numbers, texts, messages."""
-Value = TypeVar("Value", int, str)
+def _number(of: Message, name: str) -> int:
+    return newest(of, name, 0)
 
 
-def _messages(message: Message, name: str) -> list[Message]:
-    return [one for one in message.get(name, []) if isinstance(one, dict)]
-
-
-def _last(message: Message, name: str, without: Value) -> Value:
-    """Return the last value, as protocol buffers do; ``without`` if there is none of its type."""
-    value = (message.get(name) or [without])[-1]
-    return value if isinstance(value, type(without)) else without
-
-
-def _number(message: Message, name: str) -> int:
-    return _last(message, name, 0)
-
-
-def _op(message: Message) -> OpStats:
-    start, end = _number(message, "all_start_micros"), _number(message, "op_end_rel_micros")
-    op = OpStats(_last(message, "node_name", ""), start, end, _last(message, "timeline_label", ""), shapes=[])
-    for allocator in _messages(message, "memory"):
+def _op(node: Message) -> OpStats:
+    start, end = _number(node, "all_start_micros"), _number(node, "op_end_rel_micros")
+    op = OpStats(newest(node, "node_name", ""), start, end, newest(node, "timeline_label", ""), shapes=[])
+    for allocator in messages(node, "memory"):
         op.total_bytes += _number(allocator, "total_bytes")
         op.peak_bytes += _number(allocator, "peak_bytes")
         op.live_bytes += _number(allocator, "live_bytes")
-        op.in_use_bytes = _last(allocator, "allocator_bytes_in_use", op.in_use_bytes)
-    for memory in _messages(message, "memory_stats"):
+        op.in_use_bytes = newest(allocator, "allocator_bytes_in_use", op.in_use_bytes)
+    for memory in messages(node, "memory_stats"):
         op.temporary_bytes += _number(memory, "temp_memory_size")
         op.kept_bytes += _number(memory, "persistent_memory_size")
-    for output in _messages(message, "output"):
-        for tensor in _messages(output, "tensor_description"):
-            for allocation in _messages(tensor, "allocation_description"):
+    for output in messages(node, "output"):
+        for tensor in messages(output, "tensor_description"):
+            for allocation in messages(tensor, "allocation_description"):
                 op.output_bytes += max(_number(allocation, "requested_bytes"), _number(allocation, "allocated_bytes"))
-            for shape in _messages(tensor, "shape"):
+            for shape in messages(tensor, "shape"):
                 if "unknown_rank" not in shape:
                     # A scalar is (1,), as in a ProfileProto.
-                    sizes = tuple(_number(dim, "size") for dim in _messages(shape, "dim")) or (1,)
+                    sizes = tuple(_number(dim, "size") for dim in messages(shape, "dim")) or (1,)
                     op.shapes.append((_number(output, "slot"), sizes))
     return op
 
@@ -223,13 +207,9 @@ def _op(message: Message) -> OpStats:
 # skipped.
 
 
-def _is_bytes(head: bytes) -> bool:
-    """Return whether it begins with two or three nested first fields, the innermost a device's name."""
-    return _depth(head) > 0
-
-
 def _depth(head: bytes) -> int:
-    """Return 2 for StepStats, 3 for RunMetadata, 0 for anything else."""
+    """Return the number of nested first fields, the innermost a device's name: 2 for StepStats, 3 for RunMetadata, 0
+    for anything else."""
     at, left = 0, 1 << 63
     for depth in range(1, 4):
         if head[at : at + 1] != b"\x0a":
@@ -252,11 +232,9 @@ def _read_bytes(source: Source, options: ReadOptions, notes: Notes) -> Records:
     return [collect(list(_Decoder(data, source.name, notes).devices(_depth(data))), source.index, source.name, notes)]
 
 
-_Fields = dict[int, tuple[str, Any]]
-"""By number: the name, and int, str, or the fields of a message."""
 _SHAPE = {2: ("dim", {1: ("size", int)}), 3: ("unknown_rank", int)}
 _ALLOCATION = {1: ("requested_bytes", int), 2: ("allocated_bytes", int)}
-_NODE: _Fields = {
+_NODE: Fields = {
     1: ("node_name", str), 2: ("all_start_micros", int), 4: ("op_end_rel_micros", int), 8: ("timeline_label", str),
     6: ("memory", {
         2: ("total_bytes", int), 3: ("peak_bytes", int), 4: ("live_bytes", int), 5: ("allocator_bytes_in_use", int),
@@ -291,28 +269,13 @@ class _Decoder:
                 device = text(self._data, a, b)
             elif tag == 0x12:
                 try:
-                    ops.append(_op(_message(self._data, a, b, _NODE)))
+                    ops.append(_op(message(self._data, fields(self._data, a, b), _NODE, a)))
                 except WireError as error:
                     self._notes.add("damaged record of an op: skipped", f"{self._place}: {error}")
         return device, ops
 
 
-def _message(data: bytes, at: int, stop: int, known: _Fields) -> Message:
-    """Return the ``known`` fields of a message. Raises `WireError` if one of an op has another wire type."""
-    message: Message = {}
-    for tag, a, b in fields(data, at, stop):
-        name, kind = known.get(tag >> 3, ("", None))
-        if kind is None:
-            continue
-        if tag & 7 == (VARINT if kind is int else wire.BYTES):
-            value = signed(a) if kind is int else text(data, a, b) if kind is str else _message(data, a, b, kind)
-            message.setdefault(name, []).append(value)
-        elif known is _NODE:
-            raise unexpected(tag, at)
-    return message
-
-
-BYTES = Format("TensorFlow step statistics (RunMetadata)", _is_bytes, _read_bytes)
+BYTES = Format("TensorFlow step statistics (RunMetadata)", lambda head: _depth(head) > 0, _read_bytes)
 
 
 # -- StepStats as text: the output of ``--trace_file`` without Chrome's format (tfprof.md 8) ---------------------------
@@ -327,6 +290,7 @@ BYTES = Format("TensorFlow step statistics (RunMetadata)", _is_bytes, _read_byte
 # The text format of protocol buffers, in any layout. A record that is cut off is skipped.
 
 _DEVICES = late(rb"\s*+(?>(?:#[^\n]*+\s*+)*)(?:step_stats\s*+:?\s*+\{\s*+)?dev_stats\s*+:?\s*+[{<]")
+"""The beginning of a text: that of a device's statistics."""
 _TOKEN = late(
     rb"\s*+(?>(?:#[^\n]*+\n\s*+)*)(?:(?P<name>[A-Za-z_]\w*)|(?P<sign>[{}<>:;,\[\]])"
     rb"|(?P<text>\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*')|(?P<number>[-+.\w]+))"
@@ -338,18 +302,13 @@ _LONGEST_INTEGER = 21
 _DEEPEST = 100
 
 
-def _is_text(head: bytes) -> bool:
-    """Return whether it is text that begins with a device's statistics."""
-    return _DEVICES.match(head) is not None
-
-
 def _read_text(source: Source, options: ReadOptions, notes: Notes) -> Records:
     """Return the step. Raises `InputError` if none of its records can be read."""
-    message = parse(source.read(), source.name, notes)
+    whole = parse(source.read(), source.name, notes)
     stats = [
-        (_last(device, "device", ""), [_op(op) for op in _messages(device, "node_stats")])
-        for step in _messages(message, "step_stats") or [message]
-        for device in _messages(step, "dev_stats")
+        (newest(device, "device", ""), [_op(op) for op in messages(device, "node_stats")])
+        for step in messages(whole, "step_stats") or [whole]
+        for device in messages(step, "dev_stats")
     ]
     return [collect(stats, source.index, source.name, notes)]
 
@@ -414,7 +373,7 @@ def _unescaped(found: re.Match[bytes]) -> bytes:
     return _LETTERS.get(letter, letter)
 
 
-TEXT = Format("TensorFlow step statistics (text)", _is_text, _read_text)
+TEXT = Format("TensorFlow step statistics (text)", lambda head: _DEVICES.match(head) is not None, _read_text)
 
 
 # -- The Chrome JSON of TensorFlow 1's ``timeline.Timeline``: steps with times (tfprof.md 8) ---------------------------
@@ -435,44 +394,30 @@ _PROCESS = late(
     rb'"name"\s*:\s*"(?:Allocators|(?>[^"]*?/device:)[^"]* (?:Compute|Tensors)'
     rb'|Op (?:execution|scheduling) threads: [^"]*)"'
 )
+"""A process name in TensorFlow's form."""
 _OWN = late(r"Op (?:execution|scheduling) threads: |mem usage on:")
 _UNKNOWN = ("", "unknown")
-_TRIES = 4
-"""Closing braces to try as an event's end: the last one may belong to its arguments."""
-
-
-_Event = json_object("ph", "cat", "name", "pid", "ts", "dur", "args")
-_File = json_object(events=(list[_Event], msgspec.field(name="traceEvents", default_factory=list)))  # type: ignore[valid-type]
-_DECODER = msgspec.json.Decoder(_File)
-
-
-def _is_timeline(head: bytes) -> bool:
-    """Return whether it is a list of events with a process name in TensorFlow's form."""
-    return _EVENTS.match(head) is not None and _PROCESS.search(head) is not None
 
 
 def _read_timeline(source: Source, options: ReadOptions, notes: Notes) -> Records:
     """Return the steps. Raises `InputError` if none of their ops can be read."""
     place = source.name
-    events = _events(utf8(source.read(), place, notes), place, notes)
+    events = [event for some in EventArray(source.blocks(), place, notes).pieces() for event in some]
     devices: dict[object, str] = {}
     for event in events:
-        if event.ph == "M" and event.name == "process_name" and isinstance(event.args, dict):
-            name = event.args.get("name")
-            if isinstance(name, str) and isinstance(event.pid, (int, str)):
-                if _OWN.match(name):
-                    raise InputError(f"{place}: the timeline that tfprof itself writes; expected timeline.Timeline's")
-                if name.endswith(" Compute"):
-                    devices[event.pid] = name.removesuffix(" Compute").lower()
+        if event.ph == "M" and event.name == "process_name" and event.pid is not None:
+            name = _text_of(event.args.name)
+            if _OWN.match(name):
+                raise InputError(f"{place}: the timeline that tfprof itself writes; expected timeline.Timeline's")
+            if name.endswith(" Compute"):
+                devices[event.pid] = name.removesuffix(" Compute").lower()
     collector = Collector(place, notes)
     ops = [event for event in events if event.ph == "X" and event.cat == "Op"]
     steps, step_of = _steps(ops)
     for event, step in zip(ops, step_of, strict=True):
-        device = devices.get(event.pid) if isinstance(event.pid, (int, str)) else None
-        args = event.args if isinstance(event.args, dict) else {}
-        name = args.get("name")
-        kind = kind_of(device or "")
-        if not isinstance(name, str) or not kind or device is None:
+        device, name, kernel = devices.get(event.pid, ""), _text_of(event.args.name), event.args.kernel
+        kind = kind_of(device)
+        if not name or not kind:
             notes.add("event of an op that names no node or no device: skipped", place)
             continue
         if not isinstance(event.ts, int) or not isinstance(event.dur, int) or not possible(event.ts, event.dur):
@@ -480,8 +425,7 @@ def _read_timeline(source: Source, options: ReadOptions, notes: Notes) -> Record
             continue
         if name.split(":", 1)[0] in NOT_NODES:
             continue
-        op = event.name if isinstance(event.name, str) and event.name not in _UNKNOWN else ""
-        kernel = args.get("kernel")
+        op = event.name if event.name not in _UNKNOWN else ""
         label = kernel if isinstance(kernel, str) else op if op.startswith("MEMCPY") else ""
         execution = Execution(device, kind, event.ts * 1000, event.dur * 1000, label)  # type: ignore[arg-type]
         collector.add(name, op, execution, step)
@@ -491,7 +435,7 @@ def _read_timeline(source: Source, options: ReadOptions, notes: Notes) -> Record
     return [collector.finish(source.index, memory_known=False, steps=max(step_of, default=0) + 1)]
 
 
-def _steps(ops: Sequence[Any]) -> tuple[int, Sequence[int]]:
+def _steps(ops: Sequence[Event]) -> tuple[int, Sequence[int]]:
     """Return the number of steps and the step of each op; no step is told if other events are between a device's."""
     step_of, step, last = [], 0, ""
     seen: set[str] = set()
@@ -499,7 +443,7 @@ def _steps(ops: Sequence[Any]) -> tuple[int, Sequence[int]]:
     begins: Counter[str] = Counter()
     for op in ops:
         device = str(op.pid)
-        is_begin = isinstance(op.args, dict) and op.args.get("name") == _BEGIN
+        is_begin = _text_of(op.args.name) == _BEGIN
         if (device in seen and device != last) or (is_begin and device in begun):
             step += 1
             seen, begun = set(), set()
@@ -513,23 +457,16 @@ def _steps(ops: Sequence[Any]) -> tuple[int, Sequence[int]]:
     return steps, step_of if step + 1 == steps else [0] * len(step_of)
 
 
-def _events(data: bytes, place: str, notes: Notes) -> Any:
+def _text_of(raw: msgspec.Raw) -> str:
+    """Return a text in JSON; empty for anything else."""
     try:
-        return _DECODER.decode(data).events
-    except RecursionError:
-        raise InputError(f"{place}: JSON that is nested too deeply; expected TensorFlow's timeline") from None
-    except msgspec.DecodeError as error:
-        # A cut file: its complete events are a valid list.
-        last = len(data)
-        for _ in range(_TRIES):
-            last = data.rfind(b"}", 0, max(last, 0))
-            try:
-                events = _DECODER.decode(data[: last + 1] + b"]}").events
-            except (msgspec.DecodeError, RecursionError):
-                continue
-            notes.cut_off(place, str(error))
-            return events
-        raise InputError(f"{place}: {of_json(error)}; expected the JSON of TensorFlow's timeline") from None
+        return msgspec.json.decode(raw, type=str)
+    except UNREADABLE:
+        return ""
 
 
-TIMELINE = Format("TensorFlow timeline (Chrome JSON)", _is_timeline, _read_timeline)
+TIMELINE = Format(
+    "TensorFlow timeline (Chrome JSON)",
+    lambda head: _EVENTS.match(head) is not None and _PROCESS.search(head) is not None,
+    _read_timeline,
+)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
 
 from mio2trace.notes import Notes
 
@@ -22,11 +23,14 @@ class WireError(ValueError):
 
     def __init__(self, offset: int, what: str) -> None:
         super().__init__(f"byte {offset}: {what}")
-        self.offset = offset
 
 
 class CutError(WireError):
-    """The bytes, or the message around a field, end before the field does."""
+    """The bytes, or the message around a field, end before the field does. ``there``: the part of it that is there."""
+
+    def __init__(self, offset: int, what: str, there: Field | None = None) -> None:
+        super().__init__(offset, what)
+        self.there = there
 
 
 def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
@@ -52,8 +56,11 @@ def signed(value: int) -> int:
 
 def fields(data: bytes, at: int, end: int) -> list[Field]:
     """Return the fields of the message in ``data[at:end]``, in file order. Raises `WireError`, `CutError`."""
-    found: list[Field] = []
-    add = found.append
+    return [*_each(data, at, end)]
+
+
+def _each(data: bytes, at: int, end: int) -> Iterator[Field]:
+    """Yield the fields one by one. A `CutError` has the part of its field that is there."""
     while at < end:
         start = at
         tag = data[at]
@@ -72,7 +79,7 @@ def fields(data: bytes, at: int, end: int) -> list[Field]:
             else:
                 value, at = varint(data, at, end)
             if kind == VARINT:
-                add((tag, value, 0))
+                yield tag, value, 0
                 continue
             stop = at + value
         elif kind == FIXED64:
@@ -82,10 +89,10 @@ def fields(data: bytes, at: int, end: int) -> list[Field]:
         else:
             raise WireError(start, f"wire type {kind}, which no field here has")
         if stop > end:
-            raise CutError(start, f"a field of {stop - at} bytes where {end - at} are left")
-        add((tag, at, stop))
+            there = (tag, at, end) if kind == BYTES else None
+            raise CutError(start, f"a field of {stop - at} bytes where {end - at} are left", there)
+        yield tag, at, stop
         at = stop
-    return found
 
 
 def last(found: Iterable[Field]) -> defaultdict[int, tuple[int, int]]:
@@ -93,15 +100,44 @@ def last(found: Iterable[Field]) -> defaultdict[int, tuple[int, int]]:
     return defaultdict(lambda: (0, 0), ((tag, (at, end)) for tag, at, end in found))
 
 
-def integers(data: bytes, at: int, end: int, *known: int) -> defaultdict[int, int]:
-    """Return the last integer of each field, by number. Raises `WireError` if a field of ``known`` is no integer."""
-    found: defaultdict[int, int] = defaultdict(int)
-    for tag, value, _ in fields(data, at, end):
-        if tag & 7 == VARINT:
-            found[tag >> 3] = value - (1 << 64) if value >> 63 else value
-        elif tag >> 3 in known:
-            raise unexpected(tag, at)
-    return found
+Message = dict[str, list[Any]]
+"""The fields of a message by name, each with all its values: numbers, texts, messages."""
+Fields = dict[int, tuple[str, Any]]
+"""By number: the name, and int, str, list (of int, packed or not), slice (its place alone), or a message's fields."""
+Value = TypeVar("Value", int, str, Message)
+
+
+def message(data: bytes, found: Iterable[Field], known: Fields, begin: int = 0) -> Message:
+    """Return the ``known`` ones among the fields of the message at ``begin``. Raises `WireError`, also if one has
+    another wire type."""
+    made: Message = {}
+    for tag, at, end in found:
+        name, kind = known.get(tag >> 3, ("", None))
+        if kind is None:
+            continue
+        values = made.setdefault(name, [])
+        wire = tag & 7
+        if kind is list and wire in (VARINT, BYTES):
+            values += repeated(data, tag, at, end)
+        elif wire != (VARINT if kind is int else BYTES):
+            raise unexpected(tag, begin)
+        elif kind is int:
+            values.append(signed(at))
+        elif kind is str:
+            values.append(text(data, at, end))
+        else:
+            values.append((at, end) if kind is slice else message(data, fields(data, at, end), kind, at))
+    return made
+
+
+def messages(of: Message, name: str) -> list[Message]:
+    return [one for one in of.get(name, []) if isinstance(one, dict)]
+
+
+def newest(of: Message, name: str, without: Value) -> Value:
+    """Return the last value, as protocol buffers do; ``without`` if there is none of its type."""
+    value = (of.get(name) or [without])[-1]
+    return value if isinstance(value, type(without)) else without
 
 
 class Walk:
@@ -115,39 +151,15 @@ class Walk:
         self._is_at_end = False
         self.error: WireError | None = None
         """The first error; None if everything could be read so far."""
-        self.start = 0
-        """Where the last field of `parts` begins, with its tag."""
 
     def parts(self, at: int, end: int) -> Iterator[Field]:
         """Yield fields one by one, as `fields`; in a message that is cut off, the last one ends with the data."""
-        data = self._data
-        while at < end:
-            self.start = start = at
-            try:
-                tag, at = varint(data, at, end)
-                kind = tag & 7
-                if tag < 8:
-                    raise WireError(start, "field number 0")
-                if kind == VARINT:
-                    value, at = varint(data, at, end)
-                    yield tag, value, 0
-                    continue
-                if kind == BYTES:
-                    size, at = varint(data, at, end)
-                elif kind in (FIXED64, FIXED32):
-                    size = 8 if kind == FIXED64 else 4
-                else:
-                    raise WireError(start, f"wire type {kind}, which no field here has")
-            except WireError as error:
-                self._stop(error, end)
-                return
-            if at + size > end:
-                self._stop(CutError(start, f"a field of {size} bytes where {end - at} are left"), end)
-                if kind == BYTES:
-                    yield tag, at, end
-                return
-            yield tag, at, at + size
-            at += size
+        try:
+            yield from _each(self._data, at, end)
+        except WireError as error:
+            self._stop(error, end)
+            if isinstance(error, CutError) and error.there is not None:
+                yield error.there
 
     def _stop(self, error: WireError, end: int) -> None:
         """Only the end of the file counts as a cut; it ends all messages around it. ``end``: of the message."""
