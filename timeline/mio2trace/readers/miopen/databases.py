@@ -76,11 +76,6 @@ _COLUMNS = (
 _LONGEST_PARAMETERS = 400
 
 
-def _is_sqlite(head: bytes) -> bool:
-    schema = tables(head)
-    return b"perf_db" in schema and b"conv_stride_h" in schema and b"fil_h" in schema
-
-
 def _read_sqlite(source: Source, options: ReadOptions, notes: Notes) -> Records:
     with opened(source, ("config", "perf_db")) as database:
         if not {"config", "perf_db"} <= database.names:
@@ -144,4 +139,8 @@ def _key(config: dict[str, Any]) -> str | None:
     return key
 
 
-SQLITE = Format("MIOpen perf-db (SQLite)", _is_sqlite, _read_sqlite)
+SQLITE = Format(
+    "MIOpen perf-db (SQLite)",
+    lambda head: all(word in tables(head) for word in (b"perf_db", b"conv_stride_h", b"fil_h")),
+    _read_sqlite,
+)

@@ -52,11 +52,6 @@ _Launch = tuple[str, dict[str, Any]]
 _UNKNOWN: _Launch = ("", {})
 
 
-def _is_database(head: bytes) -> bool:
-    """The schema is spread over many pages; a `rocpd` database has no such tables."""
-    return tables(head) != b"" and (b"rocpd_api_ops" in head or b"rocpd_kernelapi" in head)
-
-
 def _read_database(source: Source, options: ReadOptions, notes: Notes) -> Records:
     with opened(source, _TABLES) as database:
         return [*_Database(source, database, notes).profiles(options.host_calls)]
@@ -168,7 +163,12 @@ class _Database:
         return launches
 
 
-DATABASE = Format("RPD database (rocmProfileData)", _is_database, _read_database)
+# The schema is spread over many pages; a `rocpd` database has no such tables.
+DATABASE = Format(
+    "RPD database (rocmProfileData)",
+    lambda head: tables(head) != b"" and (b"rocpd_api_ops" in head or b"rocpd_kernelapi" in head),
+    _read_database,
+)
 
 
 # -- Chrome JSON that ``rpd2tracing.py`` makes from a database ---------------------------------------------------------
@@ -182,6 +182,7 @@ DATABASE = Format("RPD database (rocmProfileData)", _is_database, _read_database
 # the ends of arrows. A range's name is also its description. Not read: counters, and the frames drawn on devices.
 
 _BEGIN = late(rb'\s*(?:\{\s*"traceEvents"\s*:\s*)?\[\s*\{\s*\}\s*,\s*\{\s*"(?:name|pid)"\s*:')
+"""An empty object first, then the names of processes; rocprof v1 has arguments first."""
 _GPU = late(r"GPU(\d+)")
 _US = 1000
 _FRAMES = 2
@@ -193,11 +194,6 @@ _EVENT = late(
     r'\{"pid":"(\d+)","tid":"(\d+)","name":"((?>(?:(?!","ts":").)*))","ts":"(\d+)","dur":"(\d+)","ph":"X","args":\{"desc":"(.*)',
     re.DOTALL,
 )
-
-
-def _is_json(head: bytes) -> bool:
-    """An empty object first, then the names of processes; rocprof v1 has arguments first."""
-    return _BEGIN.match(head) is not None
 
 
 def _read_json(source: Source, options: ReadOptions, notes: Notes) -> Records:
@@ -288,4 +284,4 @@ def _description(event: Event) -> str | None:
     return said if isinstance(said, str) else None
 
 
-JSON = Format("RPD trace (Chrome JSON of rpd2tracing.py)", _is_json, _read_json)
+JSON = Format("RPD trace (Chrome JSON of rpd2tracing.py)", lambda head: _BEGIN.match(head) is not None, _read_json)

@@ -162,10 +162,6 @@ _Key = tuple[object, object]
 """(pid, tid)."""
 
 
-def _is_database(head: bytes) -> bool:
-    return tables(head) != b"" and _CREATES.search(head) is not None
-
-
 def _read_database(source: Source, options: ReadOptions, notes: Notes) -> Records:
     """Return a profile for each process."""
     with opened(source, _TABLES) as database:
@@ -284,7 +280,9 @@ def _launch(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return row[2], row[4], row[5], row[-1]
 
 
-DATABASE = Format("rocprof v1 database", _is_database, _read_database)
+DATABASE = Format(
+    "rocprof v1 database", lambda head: tables(head) != b"" and _CREATES.search(head) is not None, _read_database
+)
 
 
 # -- Chrome JSON -------------------------------------------------------------------------------------------------------
@@ -306,6 +304,7 @@ DATABASE = Format("rocprof v1 database", _is_database, _read_database)
 # barrier of ROCm 4 may have its kernel's name: it takes no time.
 
 _BEGIN = late(rb'\s*\{\s*"traceEvents"\s*:\s*\[\s*\{\s*\}\s*,\s*\{\s*"(?:args|ph)"\s*:')
+"""An empty object first, then a section that begins with its arguments."""
 _RANGES, _COPIES, _HIP, _HSA, _FIRST_GPU, _BARRIERS = 0, 1, 2, 3, 6, 518
 """Sections."""
 _HEAD = late(
@@ -313,11 +312,6 @@ _HEAD = late(
     re.DOTALL,
 )
 _ARGUMENT = late(r'\s*"([\w-]+)":"(.*)",?\s*')
-
-
-def _is_json(head: bytes) -> bool:
-    """An empty object first, then a section that begins with its arguments."""
-    return _BEGIN.match(head) is not None
 
 
 def _read_json(source: Source, options: ReadOptions, notes: Notes) -> Records:
@@ -470,4 +464,4 @@ def _kernels_of_barriers(operations: list[tuple[Event, int]]) -> dict[int, Event
     return found
 
 
-JSON = Format("rocprof v1 trace (Chrome JSON)", _is_json, _read_json)
+JSON = Format("rocprof v1 trace (Chrome JSON)", lambda head: _BEGIN.match(head) is not None, _read_json)
