@@ -600,19 +600,6 @@ def test_what_is_packed_twice_is_the_same_bytes(tmp_path: Path) -> None:
         assert {one.external_attr for one in made.infolist()} == {0o100644 << 16}
 
 
-@pytest.mark.parametrize("name", ["m290-alexnet-infer-10it", "m121-lenet-train-ownkernels"])
-def test_the_counts_of_a_log_are_those_of_its_reader(name: str, shared: Path, tmp_path: Path) -> None:
-    """Calls with their threads, also without the prefix of a thread, in MIOpen's logs of several versions."""
-    path = next((shared / "samples/miopen-opencl" / name).glob("run.log*"))
-    (tmp_path / "run.log").write_bytes(unpacked_bytes(path))
-    (tmp_path / "none").mkdir()
-    came = session.look(str(tmp_path / "run.log"), str(tmp_path / "none"))
-    libraries = mio2trace.analyse(path).run.libraries
-    entries = [one for log in libraries for one in log.records if type(one).__name__ == "Entry"]
-    assert came.log.calls >= len(entries) > 0
-    assert came.log.known
-
-
 def test_plan_reads_no_variable_twice() -> None:
     """The rank nearest to the program counts."""
     assert plan.rank_of({"SLURM_PROCID": "7", "RANK": "2"}) == 2

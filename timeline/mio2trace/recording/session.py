@@ -31,11 +31,12 @@ import orjson
 import mio2trace
 from mio2trace.files import replacing
 from mio2trace.machine import given_environment
+from mio2trace.model.miopen import Command, Entry, MiopenLog
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
 from mio2trace.outgoing import count
-from mio2trace.readers import PROFILES
-from mio2trace.readers.base import Reader, ReadOptions
+from mio2trace.readers import PROFILES, run_log
+from mio2trace.readers.base import Reader, ReadOptions, Records
 from mio2trace.recording import NONE, Asked, Outcome, Plan, Profiler, plan, rank_of, run
 from mio2trace.source import ARCHIVE_SCHEMA, MANIFEST, MAX_EXPANSION, Source
 
@@ -159,19 +160,9 @@ def _unix_clock_error_ns() -> int | None:
     return told[3] * 1000
 
 
-_PREFIX = re.compile(rb"(?:(?:^|\s)(\d{1,10}) )?MIOpen(?:\((?:HIP|OpenCL)\))?[^:]{0,60}(?::\d\d){0,2}[^:]{0,9}: *$")
-_CAFFE = re.compile(rb"^[IWEF]\d{4,8} [^\n]{10,40} (?:caffe|net|solver|layer_factory)\.cpp:\d+\]")
-_DVDT = re.compile(rb'"call"\s*:\s*"$|^\[dv/dt\] $')
-_BEGINS = b"[dv/dt] <<"
-_BLOCK = 4 << 20
-_LONGEST_LINE = 1 << 20
-_LONGEST = 400
-"""The most bytes of a line before the text that is searched for."""
-
-
 class Log(NamedTuple):
-    """Counts in a log. ``kernels``: of dv/dt profiles inside it. ``blocks``: the number of such profiles with kernels.
-    ``known``: whether any line is of a kind that a reader knows."""
+    """Counts in a log, by its reader. ``kernels``: of dv/dt profiles inside it. ``blocks``: the number of such profiles
+    with kernels. ``known``: whether any line is of a kind that the reader knows."""
 
     size: int = 0
     calls: int = 0
@@ -220,54 +211,33 @@ def look(log: str, folder: str) -> Contents:
 
 
 def _log(path: str) -> Log:
-    threads: set[int] = set()
-    calls = commands = kernels = blocks = 0
-    known = begun = False
-    for text in _pieces(path):
-        if b"miopen" in text or b"MIOpen" in text:
-            for before in _before(text, b"miopenStatus_t miopen"):
-                match = _PREFIX.search(before)
-                calls += match is not None or not before
-                if match is not None and match[1]:
-                    threads.add(int(match[1]))
-            commands += sum(1 for before in _before(text, b"Command [") if _PREFIX.search(before))
-            known = known or b"MIOpen(" in text or b"MIOpen: " in text
-        kernels += sum(1 for before in _before(text, b"clEnqueueNDRangeKernel") if _DVDT.search(before))
-        for number, part in enumerate(text.split(_BEGINS)):
-            begun = begun or number > 0
-            if begun and b"clEnqueueNDRangeKernel" in part:
-                blocks += 1
-                begun = False
-        known = known or any(_CAFFE.match(before + b".cpp:1]") for before in _before(text, b".cpp:"))
+    size = os.path.getsize(path)
+    records, _ = _read(path, run_log)
+    libraries = [record for record in records if isinstance(record, MiopenLog)]
+    own = [record for log in libraries for record in log.records if isinstance(record, Entry | Command)]
+    kernels = [_kernels(record) for record in records if isinstance(record, Profile)]
     return Log(
-        size=os.path.getsize(path),
-        calls=calls or commands,
-        threads=frozenset(threads),
-        kernels=kernels,
-        known=known or bool(calls or kernels),
-        blocks=blocks,
+        size=size,
+        calls=sum(log.count("entry ") for log in libraries) or sum(log.count("command ") for log in libraries),
+        threads=frozenset(record.thread for record in own if record.thread is not None),
+        kernels=sum(kernels),
+        known=bool(records),
+        blocks=sum(map(bool, kernels)),
     )
 
 
-def _pieces(path: str) -> Iterator[bytes]:
-    """Yield whole lines, some megabytes at a time: a log may have gigabytes."""
-    rest = b""
-    with open(path, "rb") as file:
-        while block := file.read(_BLOCK):
-            text = rest + block
-            cut = text.rfind(b"\n", max(0, len(text) - _LONGEST_LINE)) + 1 or len(text)
-            yield text[:cut]
-            rest = text[cut:]
-    yield rest
+def _kernels(profile: Profile) -> int:
+    return int(profile.commands.is_kernel.sum())
 
 
-def _before(text: bytes, word: bytes) -> Iterator[bytes]:
-    """Yield the text before each ``word`` in its line, without splitting the text into lines."""
-    at = text.find(word)
-    while at >= 0:
-        begin = text.rfind(b"\n", max(0, at - _LONGEST), at) + 1
-        yield text[begin or max(0, at - _LONGEST) : at]
-        at = text.find(word, at + len(word))
+def _read(path: str, reader: Reader) -> tuple[Records, set[str]]:
+    """Return the records of a file, and the files that were read with it. A file that cannot be read counts as
+    empty."""
+    with contextlib.closing(Source(path, 0, Notes())) as source:
+        records: Records = []
+        with contextlib.suppress(InputError):
+            records = reader.read(source, ReadOptions(), Notes())
+        return records, {other.path for other in source.companions}
 
 
 def _parts(folder: str) -> Iterator[Part]:
@@ -315,18 +285,12 @@ def _reader(path: str) -> Reader | None:
 
 
 def _part(path: str, reader: Reader) -> tuple[Part, set[str]]:
-    """Return the contents of a profile, and the files that were read with it. A profile that cannot be read counts as
-    empty."""
-    with contextlib.closing(Source(path, 0, Notes())) as source:
-        try:
-            records = reader.read(source, ReadOptions(), Notes())
-        except InputError:
-            records = []
-        together = {other.path for other in source.companions}
+    """Return the contents of a profile, and the files that were read with it."""
+    records, together = _read(path, reader)
     profiles = [record for record in records if isinstance(record, Profile)]
     part = Part(
         path=path,
-        kernels=sum(one.kind == "kernel" for profile in profiles for one in profile.activities),
+        kernels=sum(map(_kernels, profiles)),
         ranges=sum(one.text.startswith("s_api = miopen") for profile in profiles for one in profile.ranges),
         pids=frozenset(profile.process.pid for profile in profiles if profile.process.pid is not None),
         tids=frozenset(one.tid for profile in profiles for one in profile.threads if one.tid is not None),
