@@ -549,7 +549,7 @@ def test_a_database_loads_no_other_reader_and_no_masked_arrays(run: Path, tmp_pa
         "import sys, mio2trace.conversion as c; c.convert(sys.argv[1], output=sys.argv[2]); print(*sorted(set("
         "('numpy.ma', 'orjson', 'gzip', 'mio2trace.writers.events', 'mio2trace.readers.kineto',"
         " 'mio2trace.readers.xla', 'mio2trace.readers.bundled', 'mio2trace.readers.opencl', 'mio2trace.readers.pieces',"
-        " 'mio2trace.readers.ck', 'mio2trace.readers.rocm.v3_csv', 'mio2trace.readers.tf.wire',"
+        " 'mio2trace.readers.ck', 'mio2trace.readers.rocm.v3_csv', 'mio2trace.readers.tf.step_stats',"
         " 'mio2trace.align.layers.durations')) & {*sys.modules}))"
     )
     command = [sys.executable, "-c", loaded, str(run), str(tmp_path / "out.pftrace")]

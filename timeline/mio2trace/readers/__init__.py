@@ -206,7 +206,7 @@ def _is_perfetto(head: bytes) -> bool:
     """Return whether it is a packet (field 1) with fields of Perfetto, followed by another packet or the end."""
     if head[:1] != b"\x0a":
         return False
-    from mio2trace.readers.tf.wire import WireError, varint
+    from mio2trace.wire import WireError, varint
 
     try:
         size, at = varint(head, 1, len(head))

@@ -33,8 +33,8 @@ from mio2trace.model.profile import Inputs
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records, kernel_name
-from mio2trace.readers.tf.wire import Walk, WireError, fields, last, repeated, signed, text, varint
 from mio2trace.source import Source
+from mio2trace.wire import Walk, WireError, fields, last, repeated, signed, text, varint
 
 # -- The messages of an XSpace (xspace.md 2), read in place: only requested events are kept ----------------------------
 #

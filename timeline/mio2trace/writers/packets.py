@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from mio2trace import wire
 from mio2trace.patterns import late
 from mio2trace.trace import Slice, Trace
 from mio2trace.writers.ending import End, Found
@@ -127,27 +128,6 @@ def text(field: int, value: str) -> bytes:
     return message(field, value.encode())
 
 
-def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return the varint at ``at``, and the place of the next field.
-
-    Raises IndexError if the data ends, ValueError if it has more than 64 bits.
-    """
-    byte = data[at]
-    if byte < 128:
-        return byte, at + 1
-    number, shift = byte & 127, 7
-    while byte > 127:
-        at += 1
-        byte = data[at]
-        number |= (byte & 127) << shift
-        shift += 7
-        if shift > 70:
-            break
-    if number >> 64:
-        raise ValueError("more than 64 bits")
-    return number, at + 1
-
-
 def real_of(data: bytes) -> float:
     """Return the double in a fixed64. Raises ValueError if it is none, or no number."""
     if len(data) != _DOUBLE.size:
@@ -158,32 +138,12 @@ def real_of(data: bytes) -> float:
     return float(value)
 
 
-def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Return the fields of a message: varints as int (unsigned), all others as their bytes.
+def _fields(data: bytes) -> list[tuple[int, int | bytes]]:
+    """Return the fields of a message by number: varints as int (unsigned), all others as their bytes.
 
-    Raises ValueError if the data is no message.
+    Raises `WireError`, a ValueError, if the data is no message.
     """
-    at = 0
-    try:
-        while at < len(data):
-            tag, at = read_varint(data, at)
-            kind = tag & 7
-            if kind == 0:
-                number, at = read_varint(data, at)
-                yield tag >> 3, number
-                continue
-            if kind == 2:
-                size, at = read_varint(data, at)
-            elif kind in (1, 5):
-                size = 8 if kind == 1 else 4
-            else:
-                raise ValueError(f"wire type {kind}")
-            if at + size > len(data):
-                raise ValueError("cut off")
-            yield tag >> 3, data[at : at + size]
-            at += size
-    except IndexError:
-        raise ValueError("cut off") from None
+    return [(tag >> 3, data[at:end] if tag & 7 else at) for tag, at, end in wire.each_field(data, 0, len(data))]
 
 
 # -- Many packets at once ----------------------------------------------------------------------------------------------
@@ -392,16 +352,16 @@ def slices(file: BinaryIO, category: str | None, found: Found) -> Iterator[Slice
             found.goes_on = True
             found.end = None
         try:
-            held = dict(fields(packet))
+            held = dict(_fields(packet))
             row = rows.setdefault(_int(held, SEQUENCE), _Row())
             if INTERNED in held:
-                for table, entry in fields(_bytes(held, INTERNED)):
-                    one = dict(fields(_is(bytes, entry)))
+                for table, entry in _fields(_bytes(held, INTERNED)):
+                    one = dict(_fields(_is(bytes, entry)))
                     row.texts[table, _int(one, 1)] = _bytes(one, 2).decode()
             if DEFAULTS in held:
-                row.counted = _int(dict(fields(_bytes(held, DEFAULTS))), CLOCK_ID) >= COUNTED
+                row.counted = _int(dict(_fields(_bytes(held, DEFAULTS))), CLOCK_ID) >= COUNTED
             if FOR_TESTING in held:
-                mark = _bytes(dict(fields(_bytes(held, FOR_TESTING))), 1)
+                mark = _bytes(dict(_fields(_bytes(held, FOR_TESTING))), 1)
                 promised |= mark == BEGIN_MARK.encode()
                 if (end := _ENDING.fullmatch(mark)) is not None:
                     found.end = End(int(end[1]), int(end[2], 16), CRC_TAIL)
@@ -420,7 +380,7 @@ def slices(file: BinaryIO, category: str | None, found: Found) -> Iterator[Slice
                     start, body, of_category = begun
                     if not start <= row.at < _TIMES:
                         raise ValueError("a slice that ends before it begins")
-                    name = row.texts[NAMES, _int(dict(fields(body)), NAME)]
+                    name = row.texts[NAMES, _int(dict(_fields(body)), NAME)]
                     yield Slice(_int(held, SEQUENCE), start, row.at - start, name, of_category, _args(row, body))
         except (ValueError, KeyError):
             found.unread += 1
@@ -430,7 +390,7 @@ def slices(file: BinaryIO, category: str | None, found: Found) -> Iterator[Slice
 
 def _begin(row: _Row, event: bytes, category: str | None) -> tuple[int, bytes, str] | None:
     """Return the start of a slice of the category, with its event and category; None for any other packet."""
-    for number, value in fields(event):
+    for number, value in _fields(event):
         if number == CATEGORY:
             of_category = row.texts[CATEGORIES, _is(int, value)]
             return (row.at, event, of_category) if category in (None, of_category) else None
@@ -438,7 +398,7 @@ def _begin(row: _Row, event: bytes, category: str | None) -> tuple[int, bytes, s
 
 
 def _args(row: _Row, event: bytes) -> dict[str, Any]:
-    return dict(_annotation(row, _is(bytes, body), 2) for number, body in fields(event) if number == ANNOTATION)
+    return dict(_annotation(row, _is(bytes, body), 2) for number, body in _fields(event) if number == ANNOTATION)
 
 
 def _annotation(row: _Row, body: bytes, deepest: int) -> tuple[str, Any]:
@@ -447,7 +407,7 @@ def _annotation(row: _Row, body: bytes, deepest: int) -> tuple[str, Any]:
         raise ValueError("arguments deeper than ours")
     key, inside = "", {}
     value: str | int | float | None = None
-    for number, held in fields(body):
+    for number, held in _fields(body):
         if number == REAL:
             value = real_of(_is(bytes, held))
         elif number == ENTRIES:
@@ -474,23 +434,23 @@ def _packets(file: BinaryIO, found: Found) -> Iterator[bytes]:
                 raise IndexError
             if data[at] != 0x0A:
                 raise ValueError("no packet")
-            size, body = read_varint(data, at + 1)
+            size, body = wire.varint(data, at + 1, len(data))
             if size > _LARGEST:
                 raise ValueError("no packet of ours")
             if body + size > len(data):
                 # A packet of many chunks is read at once: reading it again for each chunk takes quadratic time.
                 missing = max(_CHUNK, body + size - len(data))
                 raise IndexError
-        except ValueError:
-            found.unread += 1
-            return
-        except IndexError:
+        except (IndexError, wire.CutError):
             more = file.read(missing)
             if not more:
                 found.is_cut |= at < len(data)
                 return
             data, at = data[at:] + more, 0
             continue
+        except ValueError:
+            found.unread += 1
+            return
         yield data[body : body + size]
         at = body + size
 

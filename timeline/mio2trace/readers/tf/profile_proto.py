@@ -23,7 +23,8 @@ from msgspec.structs import replace
 from mio2trace.model.tf import Execution, NodeStep, OpMemory, Shape, TfNode, TfProfile
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
-from mio2trace.readers.tf.wire import (
+from mio2trace.source import Source
+from mio2trace.wire import (
     CutError,
     Fields,
     Message,
@@ -38,7 +39,6 @@ from mio2trace.readers.tf.wire import (
     text,
     varint,
 )
-from mio2trace.source import Source
 
 NAME = "TFProf profile (ProfileProto)"
 

@@ -18,8 +18,8 @@ from mio2trace.patterns import late
 from mio2trace.readers.base import Format, ReadOptions, Records
 from mio2trace.readers.pieces import UNREADABLE, Event, EventArray
 from mio2trace.readers.tf.profile_proto import LAST_US, LONGEST_US, MOST_COMPONENTS
-from mio2trace.readers.tf.wire import Fields, Message, Walk, WireError, fields, message, messages, newest, text, varint
 from mio2trace.source import Source
+from mio2trace.wire import Fields, Message, Walk, WireError, fields, message, messages, newest, text, varint
 
 _BEGIN = "_SOURCE"
 """Runs once on each device of a step."""

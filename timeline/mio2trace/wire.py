@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from mio2trace.notes import Notes
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+_WITH_VARINT = (BYTES, VARINT)
 Field = tuple[int, int, int]
 """(tag, value, 0) for a varint; (tag, start, stop) for bytes and fixed numbers. The tag is number << 3 | wire type."""
 
@@ -56,11 +57,11 @@ def signed(value: int) -> int:
 
 def fields(data: bytes, at: int, end: int) -> list[Field]:
     """Return the fields of the message in ``data[at:end]``, in file order. Raises `WireError`, `CutError`."""
-    return [*_each(data, at, end)]
+    return [*each_field(data, at, end)]
 
 
-def _each(data: bytes, at: int, end: int) -> Iterator[Field]:
-    """Yield the fields one by one. A `CutError` has the part of its field that is there."""
+def each_field(data: bytes, at: int, end: int) -> Iterator[Field]:
+    """Yield the fields one by one, as `fields`. A `CutError` has the part of its field that is there."""
     while at < end:
         start = at
         tag = data[at]
@@ -70,7 +71,7 @@ def _each(data: bytes, at: int, end: int) -> Iterator[Field]:
         kind = tag & 7
         if tag < 8:
             raise WireError(start, "field number 0")
-        if kind in (BYTES, VARINT):
+        if kind in _WITH_VARINT:
             if at >= end:
                 raise CutError(start, "a field without its content")
             value = data[at]
@@ -155,7 +156,7 @@ class Walk:
     def parts(self, at: int, end: int) -> Iterator[Field]:
         """Yield fields one by one, as `fields`; in a message that is cut off, the last one ends with the data."""
         try:
-            yield from _each(self._data, at, end)
+            yield from each_field(self._data, at, end)
         except WireError as error:
             self._stop(error, end)
             if isinstance(error, CutError) and error.there is not None:
