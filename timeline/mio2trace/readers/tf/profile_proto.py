@@ -178,7 +178,7 @@ class _Decoder:
         return NodeStep(
             newest(entry, "key", 0), newest(ran, "run_count", 0), first * 1000, last * 1000,
             (*self._executions(ran, "accelerator"), *self._executions(ran, "cpu")),
-            tuple(OpMemory(*sizes, read_us * 1000, in_use) for *sizes, read_us, in_use in memory),
+            tuple(OpMemory(*(*sizes, read_us * 1000, in_use)) for *sizes, read_us, in_use in memory),
         )  # fmt: skip
 
     def _executions(self, ran: Message, kind: Literal["accelerator", "cpu"]) -> Iterator[Execution]:
