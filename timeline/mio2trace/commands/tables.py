@@ -67,7 +67,6 @@ def layers(each: bool, by: str, tree: bool, times: bool, printing: console.Print
         raise click.UsageError("--each cannot be combined with --times")
     if tree and (each or times or by == "class"):
         raise click.UsageError("--tree cannot be combined with --each, --times and --by class")
-    names = ", ".join(inputs.files)
     every = "every" if len(inputs.files) == 1 and inputs.repetition is None else inputs.repetition
     analysis = inputs.analyse(repetition=every, join=not times)
     notes = analysis.notes
@@ -77,7 +76,7 @@ def layers(each: bool, by: str, tree: bool, times: bool, printing: console.Print
     if times:
         values = [_times(run) for run in runs]
         if not any(values):
-            raise InputError(f"{names}: states no time of the whole run")
+            raise InputError(f"{analysis.names}: states no time of the whole run")
         show(lambda: printing.in_unit(report.times_table(values)), printing, notes, said, inputs.quiet)
         return
     processes = runs[0].measures if len(runs) == 1 and runs[0].is_job else ()
@@ -85,12 +84,12 @@ def layers(each: bool, by: str, tree: bool, times: bool, printing: console.Print
     if not any(_names_layers(one) for one in repetitions):
         _require_work(analysis)
         raise InputError(
-            f"{names}: names no layer; expected Caffe's `time` log, a CK record, or a profile whose ranges"
+            f"{analysis.names}: names no layer; expected Caffe's `time` log, a CK record, or a profile whose ranges"
             " or modules are layers"
         )
     if (each or tree) and not any(one.measures for one in repetitions):
         option = "--each" if each else "--tree"
-        raise InputError(f"{names}: holds no GPU profile; expected that of the run for {option}")
+        raise InputError(f"{analysis.names}: holds no GPU profile; expected that of the run for {option}")
     if len(repetitions) > 1 and not processes:
         said.append(count(len(repetitions), "repetition"))
     if not each:
