@@ -173,8 +173,9 @@ def test_communication_that_does_not_count_is_no_work_of_its_layer() -> None:
 
 def test_where_clocks_are_not_known_the_durations_tell_who_came_last() -> None:
     """Clocks of which only the collectives tell anything, one of them five minutes ahead: the same, from durations."""
-    met = meetings(job(three(clock=UNKNOWN, ahead=300_000 * MS)))
+    met = meetings(job(unknown := three(clock=UNKNOWN, ahead=300_000 * MS)))
     assert {one.by for one in met} == {"duration"}
+    assert [one and one.shift_ns for one in relate_processes(unknown)] == [0, -300_000 * MS, 0]
     assert [(one.last, one.lead_ns, one.skew_ns, one.made_late_by) for one in met] == [
         (1, 3 * MS, 3 * MS, "conv2"), (1, 3 * MS, 3 * MS, "conv2"), (2, 2 * MS, 2 * MS, HOST),
     ]  # fmt: skip

@@ -202,7 +202,10 @@ def _pair(process: _Process, other: _Process) -> ProcessClock | None:
             method = overlap if dated is None else f"{dated.method}, {overlap}"
             return ProcessClock(shift_ns=shift, error_ns=error, method=method)
         if dated is None or -MOST_WRONG_NS <= (least + most) // 2 - shift <= MOST_WRONG_NS:
-            return ProcessClock(shift_ns=(least + most) // 2, error_ns=(most - least + 1) // 2, method=overlap)
+            # They end everywhere at once, but begin apart if a rank is late.
+            ends = sorted(one.end_ns - of_them.end_ns for one, of_them in paired((own, others)))
+            shift = min(max(ends[count // 2], least), most)
+            return ProcessClock(shift_ns=shift, error_ns=max(shift - least, most - shift), method=overlap)
     if dated is not None:
         return dated
     if process.at_once is not None and process.at_once == other.at_once:
