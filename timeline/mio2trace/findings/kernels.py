@@ -166,7 +166,7 @@ def _naive(subject: Subject) -> Iterator[Found]:
     names = [name for name, _ in sorted(by_problem.items(), key=lambda item: (-item[1], item[0]))]
     calls = sum(index != NONE for index in naive)
     where = count(len(names), "problem") if names else "unknown problems"
-    tried = "" if names or subject.has_iterations else " Without MIOpen's log, kernels that Find only tried count, too."
+    tried = "" if names or subject.has_iterations else " Without MIOpen's log, kernels that Find only tried also count."
     yield subject.found(
         ns,
         count=calls,
