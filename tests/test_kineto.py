@@ -749,6 +749,14 @@ def test_ranks_that_sglang_merged_are_processes_of_their_own(tmp_path: Path) -> 
     assert starts == [Counter(start for _, _, start in of.truth.elements()) for of in made]
 
 
+def test_rows_of_a_file_that_tracelens_fused_state_their_rank(tmp_path: Path) -> None:
+    made = Made()
+    for rank, pid in enumerate(PIDS):
+        made.launch(pid, 0, 1000 * rank, 20, 2 + rank, rank=rank + 4)
+    profiles = read(kineto_file(tmp_path, made.events, distributedInfo=None), kineto, Notes())
+    assert [one.process.rank for one in profiles] == [4, 5]
+
+
 def test_the_kind_of_call_and_the_op_tell_equal_ids_apart(tmp_path: Path) -> None:
     """The ids of one process are shifted by one: what is a launch in one is a copy in the other."""
     made = Made()

@@ -403,6 +403,8 @@ class _Reading:
         self._numbers: dict[str, int] = {}
         """The processes of a merged file, and the rank of each, because `distributedInfo` is that of the first."""
         self._rank_of: dict[int, int | None] = {}
+        self._fused: dict[int, Any] = {}
+        """The rank of each process by its rows."""
         self._launches: dict[int, dict[int, _Launch]] = {}
         """By process and correlation."""
         self._gpu: deque[_Gpu] = deque()
@@ -458,7 +460,8 @@ class _Reading:
         for assembly in assemblies:
             if early is None and base:
                 assembly.later(base)
-            told = around.distributed if isinstance(around.distributed, dict) else {}
+            fused = {"rank": self._fused.get(assembly.process.pid or 0)}
+            told = around.distributed if isinstance(around.distributed, dict) else fused
             rank, ranks = (
                 value if type(value := told.get(key)) is int and 0 <= value < 1 << 31 else None
                 for key in ("rank", "world_size")
@@ -558,7 +561,9 @@ class _Reading:
         key = event.pid, event.tid
         where = self._threads.get(key)
         if where is None:
-            assembly = self._assembly(self._process(event.pid))
+            number = self._process(event.pid)
+            assembly = self._assembly(number)
+            self._fused.setdefault(number or 0, event.args.rank)
             where = self._threads[key] = assembly, assembly.thread(_integer(event.tid))
         return where
 

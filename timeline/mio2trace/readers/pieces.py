@@ -132,6 +132,8 @@ class Args(msgspec.Struct, frozen=True, gc=False):
     graph: Any = msgspec.field(name="graph id", default=None)
     node: Any = msgspec.field(name="graph node id", default=None)
     kernel_file: Any = None
+    rank: Any = None
+    """In a file that TraceLens fused of those of all ranks."""
 
 
 class Event(msgspec.Struct, gc=False):
