@@ -6,7 +6,7 @@ Their layers follow from similarity to known iterations, or from names of kernel
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence, Set
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from functools import cache
 from itertools import pairwise
 from math import prod
@@ -32,7 +32,7 @@ from mio2trace.align.links import DOUBTED, NONE, SURE
 from mio2trace.align.rates import FEW, LIKE, LINE_NS, MISSTATED, NEVER, SILENT, UNEVEN, WHOLE
 from mio2trace.evidence import DURATIONS, NAME_AND_SIZES, RECURRENCE
 from mio2trace.kernels.facts import size
-from mio2trace.model.log import Direction
+from mio2trace.model.log import Direction, LogEventKind
 from mio2trace.model.tables import by_key
 
 MOST_CELLS = 1_000_000
@@ -243,10 +243,14 @@ def place_before_iterations(attribution: Attribution) -> None:
     first_iteration = next(
         (i for i, pass_ in enumerate(links.pass_of) if pass_ != NONE), len(attribution.profile.activities)
     )
-    begins = _benchmark_begins(attribution, axis)
+    places: dict[LogEventKind, int] = {}
+    for event in attribution.events:  # the first of each kind
+        if axis is not None and (place := axis.event(event)) is not None:
+            places.setdefault(event.kind, place)
+    begins = axis.first_after(places["benchmark begins"]) if axis is not None and "benchmark begins" in places else None
     if begins is not None and (first_iteration == len(links.pass_of) or not _coarse_ns(attribution, axis)):
         first_iteration = min(first_iteration, begins)
-    warm = _bounded(attribution, axis, first_iteration)
+    warm = {} if axis is None else _bounded(attribution, axis, places, first_iteration)
     for direction, positions in warm.items():
         pass_ = links.pass_id("warm-up", 0, direction)
         reference = attribution.reference(direction)
@@ -286,35 +290,19 @@ def _searched(attribution: Attribution, limit: int) -> int:
     return next((1 + position for position in range(limit - 1, -1, -1) if links.operation_of[position] in searches), 0)
 
 
-def _benchmark_begins(attribution: Attribution, axis: Timeline | None) -> int | None:
-    if axis is None:
-        return None
-    places = [
-        place for event in attribution.events if event.kind == "benchmark begins" and (place := axis.event(event))
-    ]
-    return axis.first_after(places[0]) if places else None
-
-
-def _bounded(attribution: Attribution, axis: Timeline | None, limit: int) -> dict[Direction, range]:
+def _bounded(
+    attribution: Attribution, axis: Timeline, places: Mapping[LogEventKind, int], limit: int
+) -> dict[Direction, range]:
     """Return the warm-up's activities by direction, as the log's lines bound them."""
-    if axis is not None:
-        places = {
-            event.kind: place
-            for event in attribution.events
-            if event.kind in ("forward begins", "forward ends", "backward begins", "benchmark begins")
-            and (place := axis.event(event)) is not None
-        }
-        done = places.get("forward ends", places.get("backward begins"))
-        if "forward begins" in places and (done is not None or attribution.net.backward is False):
-            first = axis.first_after(places["forward begins"])
-            last = limit if done is None else axis.first_after(done + _coarse_ns(attribution, axis))
-            warm: dict[Direction, range] = {"forward": range(first, max(first, min(last, limit)))}
-            if "backward begins" in places:
-                begin = axis.first_after(places["backward begins"])
-                if begin < limit:
-                    warm["backward"] = range(begin, limit)
-            return {direction: positions for direction, positions in warm.items() if positions}
-    return {}
+    done = places.get("forward ends", places.get("backward begins"))
+    if "forward begins" not in places or (done is None and attribution.net.backward is not False):
+        return {}
+    first = axis.first_after(places["forward begins"])
+    last = limit if done is None else axis.first_after(done + _coarse_ns(attribution, axis))
+    warm: dict[Direction, range] = {"forward": range(first, max(first, min(last, limit)))}
+    if "backward begins" in places:
+        warm["backward"] = range(axis.first_after(places["backward begins"]), limit)
+    return {direction: positions for direction, positions in warm.items() if positions}
 
 
 def _coarse_ns(attribution: Attribution, axis: Timeline | None) -> int:
