@@ -5,12 +5,10 @@ rows, which are passes, layers and operations (trace-contract.md 2).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from heapq import heappop, heappush
-from itertools import pairwise
 from math import inf
-from operator import itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -22,12 +20,11 @@ from mio2trace.draw.base import all_three_digits, flags, layer_args, shifted, to
 from mio2trace.measures import Measures, Sums
 from mio2trace.measures.cost import bandwidth
 from mio2trace.model.choices import Gemm
-from mio2trace.model.tables import NO, Activities, Numbers, Pool, numbers
+from mio2trace.model.tables import NO, Activities, Numbers, Pool, by_code, numbers
 from mio2trace.ops.operation import Operation, operation_name
 from mio2trace.ops.values import shape_text
 from mio2trace.trace import NO_ARGS, Column, Columns, Slice, Track, column
 
-T = TypeVar("T")
 Row = TypeVar("Row")
 
 
@@ -69,13 +66,9 @@ def packed(commands: Activities, rows: Mapping[Row, Numbers]) -> Iterator[Lane[R
         positions, starts, ends = positions[order], starts[order], ends[order]
         is_bare = np.append(False, starts[1:] == starts[:-1]) & (starts == ends)
         with_room = positions[~is_bare]
-        lanes = [with_room]
-        if not _is_in_a_row(starts[~is_bare], ends[~is_bare]):
-            spans = zip(*(one[~is_bare].tolist() for one in (starts, ends, positions)), strict=True)
-            found = packed_spans([*spans], itemgetter(0, 1))
-            lanes = [np.array([position for _, _, position in lane], np.int64) for lane in found]
+        lanes = in_lanes(starts[~is_bare], ends[~is_bare])
         for number, lane in enumerate(lanes):
-            yield Lane(row, number, False, lane)
+            yield Lane(row, number, False, with_room[lane])
         if is_bare.any():
             yield Lane(row, len(lanes), True, positions[is_bare])
 
@@ -86,18 +79,13 @@ def _is_in_a_row(starts: Numbers, ends: Numbers) -> bool:
     return bool(one_by_one.all() and (ends >= starts).all())
 
 
-def packed_spans(items: Sequence[T], span: Callable[[T], tuple[int, int]]) -> list[list[T]]:
-    """Return lanes of items by start, longest first at equal starts; each in the first free lane."""
-    if all(begin < start >= end for (begin, end), (start, _) in pairwise(map(span, items))):
-        return [[*items]] if items else []  # one after another, like the calls of one thread
-    lanes: list[list[T]] = []
-    fit = FirstFit(1)
-    for item in sorted(items, key=lambda item: (span(item)[0], -span(item)[1])):
-        lane = fit.lane_of(*span(item))
-        if lane == len(lanes):
-            lanes.append([])
-        lanes[lane].append(item)
-    return lanes
+def in_lanes(starts: Numbers, ends: Numbers, deepest: int = 1) -> list[Numbers]:
+    """Return the rows of each lane, by start, longest first at equal starts; each in the first lane where it fits."""
+    if _is_in_a_row(starts, ends):  # like the calls of one thread
+        return [np.arange(len(starts))] if len(starts) else []
+    order, fit = np.lexsort((-ends, starts)), FirstFit(deepest)
+    lanes = [fit.lane_of(*span) for span in zip(starts[order].tolist(), ends[order].tolist(), strict=True)]
+    return [rows for _, rows in by_code(order, np.array(lanes, np.int32))]
 
 
 class FirstFit:

@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mio2trace.align import NONE, Alignment
-from mio2trace.align.clocks.axis import LONGEST_NS, MIDDLE_OF_2000_NS, local_ns
+from mio2trace.align.clocks.axis import LONGEST_NS, MIDDLE_OF_2000_NS, bounded, local_ns
 from mio2trace.align.layers.net import NetLayerSpec, read_net
 from mio2trace.draw.base import ROW, Ids, TimeBase, all_three_digits, highest_shown, shifted, six_digits, three_digits
-from mio2trace.draw.containers import packed_spans
+from mio2trace.draw.containers import in_lanes
 from mio2trace.draw.device import DeviceSide
 from mio2trace.draw.selection import Chosen
 from mio2trace.model.log import Direction, FrameworkLog
@@ -87,11 +87,12 @@ class ByNameSide:
                 )
                 order = sorted(rows, key=lambda name: (-sum(one.end - one.start for one in rows[name]), name))
                 for name in order:
-                    for lane, shown in enumerate(packed_spans(rows[name], lambda one: (one.start, one.end))):
+                    spans = np.array([(bounded(one.start), bounded(one.end)) for one in rows[name]], np.int64)
+                    for lane, own in enumerate(in_lanes(*spans.T)):
                         track = self._ids.take(track + 1)
                         label = f"{name} ({lane + 1})" if lane else name
                         row = Track(id=track, process=process, name=label, sort=track)
-                        self._tracks.append((row, _CATEGORIES[kind], shown))
+                        self._tracks.append((row, _CATEGORIES[kind], [rows[name][place] for place in own.tolist()]))
                 self._next_process = track - track % 100 + 100
 
     def _found(self, kind: Tracks) -> dict[int, dict[str, list[_Shown]]]:

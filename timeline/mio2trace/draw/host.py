@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from itertools import chain
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -43,7 +43,7 @@ from mio2trace.draw.base import (
     six_digits,
     told,
 )
-from mio2trace.draw.containers import FirstFit, distinct, operation_args, packed_spans, source_args
+from mio2trace.draw.containers import distinct, in_lanes, operation_args, source_args
 from mio2trace.draw.device import DeviceSide
 from mio2trace.draw.selection import Chosen
 from mio2trace.measures import Measures
@@ -553,21 +553,7 @@ def _nested(row: Row) -> list[Row]:
     """Return lanes in which items, by start and longest first, nest or are disjoint, each in the first that fits."""
     if _is_nested(row):
         return [row]
-    lanes: list[list[int]] = [[]]
-    in_first: list[int] = []
-    others = FirstFit(_DEEPEST)
-    for place, (start, end) in enumerate(zip(row.starts.tolist(), row.ends.tolist(), strict=True)):
-        while in_first and in_first[-1] <= start:
-            in_first.pop()
-        if not in_first or (end <= in_first[-1] and len(in_first) < _DEEPEST):  # nearly always
-            lanes[0].append(place)
-            in_first.append(end)
-            continue
-        lane = 1 + others.lane_of(start, end)
-        if lane == len(lanes):
-            lanes.append([])
-        lanes[lane].append(place)
-    return [row.take(lane) for lane in lanes]
+    return [row.take(rows) for rows in in_lanes(row.starts, row.ends, _DEEPEST)]
 
 
 def _is_nested(row: Row) -> bool:
@@ -770,13 +756,7 @@ class HostSide:
         starts = self._base.all_hosts(spans.starts)
         ends = np.maximum(starts, self._base.all_hosts(spans.ends))  # a clock may have been set back meanwhile
         spans = spans._replace(starts=starts, ends=ends)
-        if not len(starts):
-            return []
-        until = np.maximum(ends, starts + 1)
-        if ((starts[1:] >= until[:-1]) & (starts[1:] > starts[:-1])).all():
-            return [spans]
-        lanes = packed_spans([*zip(starts.tolist(), until.tolist(), range(len(until)), strict=True)], itemgetter(0, 1))
-        return [spans.take(np.array([row for _, _, row in lane])) for lane in lanes]
+        return [spans.take(rows) for rows in in_lanes(starts, np.maximum(ends, starts + 1))]
 
     def show_only(self, chosen: Chosen) -> None:
         self._chosen = chosen
@@ -784,7 +764,9 @@ class HostSide:
             self._api.show_only(chosen)
         links, (starts, ends, runs) = self._alignment.links, self._layers
         has_iteration = np.array([chosen.has_iteration(one.iteration) for one in links.passes], bool)
-        is_drawn = has_iteration[links.runs.column("pass_")[runs]] & self._are_inside(starts, ends)
+        first, last = chosen.clipped(starts, ends)
+        is_drawn = has_iteration[links.runs.column("pass_")[runs]]
+        is_drawn &= (first < last) | ((first == last) & (starts == ends))
         if chosen.longest_only:
             is_drawn &= np.isin(runs, [*chosen.runs])
         else:
@@ -938,20 +920,9 @@ class HostSide:
                 name = f"{names[held.device]} allocator"
                 yield CounterValue(self._process, name, "MB", at - origin, six_digits(held.size_bytes / 1e6))
 
-    def _are_inside(self, starts: Numbers, ends: Numbers) -> NDArray[np.bool_]:
-        """Return whether any of each span is in the drawn window."""
-        if self._chosen is None:
-            return np.ones(len(starts), bool)
-        first, last = self._chosen.clipped(starts, ends)
-        inside: NDArray[np.bool_] = (first < last) | ((first == starts) & (last == ends) & (starts == ends))
-        return inside
-
     def _clipped(self, starts: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
-        """Return the part of each span in the drawn window; all of it if no part is."""
-        if self._chosen is None:
-            return starts, ends
-        is_inside, clipped = self._are_inside(starts, ends), self._chosen.clipped(starts, ends)
-        return np.where(is_inside, clipped[0], starts), np.where(is_inside, clipped[1], ends)
+        """Return the part of each span in the drawn window."""
+        return (starts, ends) if self._chosen is None else self._chosen.clipped(starts, ends)
 
     def arrows(self, origin: int) -> Iterator[Flows]:
         """Yield only the arrows of `events`."""
