@@ -177,6 +177,7 @@ def test_an_output_folder_that_is_gone_is_named() -> None:
     """Before the run, and in its middle."""
     said = "gone/out.json: cannot write there: No such file or directory"
     refused("run.log", "prof.json", "-o", "gone/out.json", said=said)
+    refused("not there.log", "-o", "gone/out.json", said=said)  # before anything is read
     Path("place").mkdir()
     process = begun("-", "prof.json", "-o", "place/out.json", "-q", stdin=subprocess.PIPE)
     process.stdin.write(LOG.encode())

@@ -7,6 +7,7 @@ The module of a command is loaded when the command is called.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import importlib
 import os
@@ -280,10 +281,16 @@ table_options = functools.partial(printing_options, unit=True)
 
 
 def refuse_to_overwrite(files: Sequence[str], path: str | None) -> None:
-    """Raises `click.UsageError` if the output is one of the inputs."""
-    # A missing folder or an impossible name is an error when the file is opened.
-    with contextlib.suppress(OSError, ValueError):
-        if path not in (None, "-") and os.path.isfile(path) and any(_is_in(path, file) for file in files):
+    """Raises `click.UsageError` if the output is one of the inputs, and `InputError` if its folder is not there:
+    a large input would be read in vain."""
+    from mio2trace.notes import InputError
+
+    if path is None or path == "-":
+        return
+    with contextlib.suppress(OSError, ValueError):  # an impossible name is an error when the file is opened
+        if not os.path.exists(os.path.dirname(os.path.realpath(path))):
+            raise InputError(f"{path}: cannot write there: {os.strerror(errno.ENOENT)}")
+        if os.path.isfile(path) and any(_is_in(path, file) for file in files):
             raise click.UsageError(f"{path} is also an input")
 
 
