@@ -507,6 +507,24 @@ def test_what_a_training_launches_behind_its_layers_is_in_the_step(tmp_path: Pat
     assert [(one.kernels, one.kernel_ns) for one in measures.steady.told.all] == [(5, 50_000)] * 3
 
 
+@pytest.mark.parametrize("evaluated", [0, 2])
+def test_optimizers_end_steps_that_differ(evaluated: int, tmp_path: Path) -> None:
+    """Each batch has a length of its own, or forward passes of an evaluation follow."""
+    events = []
+    for number in range(4 + evaluated):
+        at = 1000 * number
+        ops: list[Op] = [("aten::linear", "aten::addmm", [[1 if evaluated else number, 4], [4, 2]]), WIDE]
+        rows = step(ops, FIRST_US + at, 100 + 200 * number)
+        events += rows[: 8 if number >= 4 else None]
+        if number < 4:
+            events.append(row("user_annotation", "Optimizer.step#SGD.step", 7, 7, FIRST_US + at + 600, 50))
+            events += launched(5000 + number, at + 610, 30, "sgd", pid=7)
+    (measures,) = mio2trace.analyse([kineto_file(tmp_path, events)]).run.measures
+    told = measures.steady.told
+    assert [one.kernels for one in told.all] == [5] * 4 + [4] * (evaluated > 0)
+    assert [one.step_ns for one in told.all[:3]] == [1_000_000] * 3
+
+
 def test_forward_passes_of_products_alone_are_steps(tmp_path: Path) -> None:
     """A compiled model has no other ops: blocks of two products, and a last product in no layer."""
     wide, narrow, last = (("aten::mm", "aten::mm", [[4, 4], [4, width]]) for width in (8, 4, 9))

@@ -270,7 +270,7 @@ def marked_steps(profile: Profile) -> tuple[MarkedStep, ...]:
                 return steps
             around = [made for text, ranges in others.items() if _AROUND.fullmatch(text) for made in ranges]
             return _with_what_follows(profile, _batches(steps, _apart(around)))
-    return _of_equal_text(profile, others) or _by_optimizers(profile, others)
+    return _of_equal_text(profile, others) or _by_optimizers(profile)
 
 
 def _batches(steps: Sequence[MarkedStep], around: Sequence[Range]) -> tuple[MarkedStep, ...]:
@@ -425,18 +425,27 @@ def _of_equal_text(profile: Profile, by_text: dict[str, list[Range]]) -> tuple[M
     return _numbered(best, own=_are_counted(best))
 
 
-def _by_optimizers(profile: Profile, by_text: dict[str, list[Range]]) -> tuple[MarkedStep, ...]:
+def _by_optimizers(profile: Profile) -> tuple[MarkedStep, ...]:
     """Return the steps of a training without recorded layers (compiled, graphs): each ends with its last optimizer."""
-    found = [_apart(ranges) for text, ranges in by_text.items() if text.startswith(OPTIMIZER_STEP)]
-    last = max(found, key=lambda ranges: (len(ranges), ranges[0].start_ns), default=[])
-    launches = launch_times(profile)
-    if len(last) < 2 or not len(launches):
+    ends, launches = optimizer_ends(profile), launch_times(profile)
+    if not ends or not len(launches):
         return ()
     if any(kind_of(made.text) in WITH_PARAMETERS or is_module(made) for made in profile.ranges):
         return ()
-    begins = [min(int(launches[0]), last[0].start_ns), *(made.end_ns for made in last[:-1])]
-    steps = enumerate(zip(begins, last, strict=True), 1)
-    return tuple(MarkedStep(number=number, start_ns=start, end_ns=made.end_ns) for number, (start, made) in steps)
+    begins = [min(int(launches[0]), ends[0]), *ends[:-1]]
+    steps = enumerate(zip(begins, ends, strict=True), 1)
+    return tuple(MarkedStep(number=number, start_ns=start, end_ns=end) for number, (start, end) in steps)
+
+
+def optimizer_ends(profile: Profile) -> list[int]:
+    """Return when the last optimizers of the steps ended, if there are several steps."""
+    by_text: dict[str, list[Range]] = defaultdict(list)
+    for made in profile.ranges:
+        if made.text.startswith(OPTIMIZER_STEP):
+            by_text[made.text].append(made)
+    calls = [_apart(ranges) for ranges in by_text.values()]
+    last = max(calls, key=lambda ranges: (len(ranges), ranges[0].start_ns), default=[])
+    return [made.end_ns for made in last] if len(last) > 1 else []
 
 
 def launch_times(profile: Profile) -> Numbers:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from mio2trace.align.links import DOUBTED, NONE
-from mio2trace.align.ranges import Execution, MarkedStep, OpenRanges, Sequenced, step_at
+from mio2trace.align.ranges import Execution, MarkedStep, OpenRanges, Sequenced, optimizer_ends, step_at
 from mio2trace.model.profile import Profile, Range
 from mio2trace.ops.ranges import (
     ANCHORS,
@@ -194,7 +194,7 @@ def _numbering(ops: Sequence[ForwardOp], steps: Sequence[MarkedStep], profile: P
 
     A step begins at an op with parameters; without any, as in a compiled model, at a product or attention. It holds all
     before the next such op: other ops, a backward pass, an optimizer. Without shapes, a net of convolutions and norms
-    by turns seems to begin again at each of them.
+    by turns seems to begin again at each of them. If nothing repeats, as with sizes that vary, optimizers end steps.
     """
     if steps:
         return lambda ns: None if (step := step_at(steps, ns)) is None else step.number
@@ -213,7 +213,7 @@ def _numbering(ops: Sequence[ForwardOp], steps: Sequence[MarkedStep], profile: P
         elif signatures and signatures[-1][-1] != what:  # a backward pass is many ranges
             signatures[-1].append(what)
     period = max(1, _period([*map(tuple, signatures)]))
-    starts = begins[period::period]
+    starts = begins[period::period] or optimizer_ends(profile)
     return lambda ns: bisect_right(starts, ns)
 
 
