@@ -26,8 +26,9 @@ import click
 
 from mio2trace.commands import Command, complete_files, damaged_option, flag, say, size, tell
 from mio2trace.notes import InputError, Notes
+from mio2trace.source import Source
 from mio2trace.trace import Slice
-from mio2trace.writers import head, slices
+from mio2trace.writers import head_of, slices
 
 UI = "https://ui.perfetto.dev"
 PORT = 9001
@@ -54,23 +55,18 @@ class ViewError(InputError):
 
 
 def find_trace(name: str) -> Path:
-    """Return the path of a trace; raises `ViewError` if the file is no trace."""
-    path = Path(name)
-    try:
-        start = head(path)
-    except OSError as error:
-        raise ViewError(f"{name}: {error.strerror or error}") from None
-    if not start.startswith(b"\n") and not start.lstrip().startswith((b"{", b"[")):
+    """Return the path of a trace; raises `InputError` if the file is no trace."""
+    with contextlib.closing(Source(os.path.abspath(name), 0, Notes())) as source:
+        head = source.head
+    if not head.startswith(b"\n") and not head.lstrip().startswith((b"{", b"[")):
         made = "; `mio2trace FILE... -o out.pftrace` makes one of a profile"
         raise ViewError(f"{name}: is not a trace; expected Chrome JSON or a native trace, plain or gzipped{made}")
-    return path
+    return Path(name)
 
 
 def is_native(path: Path) -> bool:
     """Return whether a trace is of the native form; False if it cannot be read."""
-    with contextlib.suppress(OSError):
-        return head(path).startswith(b"\n")
-    return False
+    return head_of(path).startswith(b"\n")
 
 
 def find_ui() -> Path:
@@ -93,17 +89,16 @@ def slowest_layer(path: Path, notes: Notes | None = None, *, damaged: bool = Fal
     layers: list[Slice] = []
     searches: set[tuple[object, object]] = set()
     took: Counter[tuple[_LayerKey, object, object]] = Counter()
-    with contextlib.suppress(OSError):
-        for slice_ in slices(path, notes=notes, damaged=damaged):
-            args = slice_.args
-            if slice_.category == "kernel" and "layer" in args and "phase" not in args:
-                took[_key(args), args.get("iteration"), args.get("operation")] += slice_.dur_ns
-            elif slice_.category == "layer":
-                layers.append(slice_)
-            elif slice_.category == "pass":
-                passes.append(slice_)
-            elif slice_.category == "operation" and args.get("phase") == "find":
-                searches.add((args.get("process"), args.get("operation")))
+    for slice_ in slices(path, notes=notes, damaged=damaged):
+        args = slice_.args
+        if slice_.category == "kernel" and "layer" in args and "phase" not in args:
+            took[_key(args), args.get("iteration"), args.get("operation")] += slice_.dur_ns
+        elif slice_.category == "layer":
+            layers.append(slice_)
+        elif slice_.category == "pass":
+            passes.append(slice_)
+        elif slice_.category == "operation" and args.get("phase") == "find":
+            searches.add((args.get("process"), args.get("operation")))
     process = min((layer[0] for layer, _, _ in took), key=_in_order, default=None)
     steady = _steady_iterations([one for one in passes if one.args.get("process") == process])
     by_layer: Counter[_LayerKey] = Counter()

@@ -8,9 +8,7 @@ its iterations have no numbers, if it has several processes, or if it lacks kern
 
 from __future__ import annotations
 
-import gzip
 import os
-import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -45,9 +43,8 @@ from mio2trace.outgoing import shortened, visible
 from mio2trace.privacy import Cleaner
 from mio2trace.snapshot import is_dataset
 from mio2trace.trace import Args
-from mio2trace.writers import is_ours, opened, slices
+from mio2trace.writers import head_of, is_ours, slices
 
-_HEAD = 1 << 16
 _SEVERAL = (b'"processes":[{', b"clock.processes[0]", b'"runs":[{', b"runs[0].name", b'"comparison":{', b"comparison.a")
 """These texts are in the metadata of traces with several processes or runs."""
 _RANK = {"pass": 0, "layer": 1, "operation": 2, "kernel": 3}
@@ -92,15 +89,14 @@ def of_trace(path: Path, notes: Notes, *, damaged: bool = False) -> RunRecord:
     """Return the run that one of our traces shows. Raises `InputError` if it lacks values that are needed, or is
     damaged."""
     try:
-        with opened(path) as file:
-            head = file.read(_HEAD)
+        head = head_of(path)
         if any(mark in head for mark in _SEVERAL):
             raise InputError(
                 f"{path.name}: a trace of several processes or runs; expected the files that it was made of"
             )
         return kept(_read(path, notes, damaged=damaged))
-    except (EOFError, zlib.error, gzip.BadGzipFile, ArithmeticError, LookupError, TypeError, ValueError) as error:
-        what = "file cut off" if isinstance(error, EOFError) else visible(shortened(str(error), 200))
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        what = visible(shortened(str(error), 200))
         raise InputError(f"{path.name}: a trace of ours that was changed or is damaged: {what}") from None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import zlib
 from collections import deque
@@ -19,7 +20,7 @@ import msgspec
 
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
-from mio2trace.source import FREE_EXPANSION, MAX_EXPANSION
+from mio2trace.source import Source
 from mio2trace.trace import Slice, Trace
 from mio2trace.writers.ending import Checked, Found, Packed, Written
 
@@ -94,37 +95,28 @@ def suffixes() -> list[str]:
 
 # -- Traces of ours, read again ----------------------------------------------------------------------------------------
 
-_GZIP = b"\x1f\x8b"
 _HEAD = 4096
 """Bytes in which each form names the program that wrote it."""
-_PIECE = 16
-"""Bytes of a piece; zlib returns nothing of a piece with damage."""
 _GENERATOR = b"mio2trace "
 NO_SUM = "trace without a checksum, of mio2trace 0.2 or changed by a program or a person: damage would not show"
 REWRITTEN = "trace that another program wrote again: its checksum cannot be verified, its number of slices is right"
 
 
 def is_ours(path: Path) -> bool:
-    """Return whether this program wrote the trace. Raises OSError if it cannot be read."""
+    """Return whether this program wrote the trace."""
     return _writer(path) is not None
 
 
 def _writer(path: Path) -> Writer | None:
-    start = head(path)
-    return next((writer for writer in WRITERS if writer.LOOKS.match(start) and _GENERATOR in start), None)
+    head = head_of(path)[:_HEAD]
+    return next((writer for writer in WRITERS if writer.LOOKS.match(head) and _GENERATOR in head), None)
 
 
-def head(path: Path) -> bytes:
-    """Return the first bytes, decompressed, as far as possible. Raises OSError if the file cannot be read."""
-    with path.open("rb") as file:
-        start = file.read(_HEAD)
-    if not start.startswith(_GZIP):
-        return start
-    unpacker, out = zlib.decompressobj(31), b""
-    with contextlib.suppress(zlib.error):
-        for at in range(0, len(start), _PIECE):
-            out += unpacker.decompress(start[at : at + _PIECE], _HEAD)
-    return out[:_HEAD]
+def head_of(path: Path) -> bytes:
+    """Return the first bytes, decompressed, as far as possible."""
+    with contextlib.suppress(InputError), contextlib.closing(Source(os.path.abspath(path), 0, Notes())) as source:
+        return source.head
+    return b""
 
 
 def slices(
@@ -132,31 +124,19 @@ def slices(
 ) -> Iterator[Slice]:
     """Yield the slices of a category, or all; none for a file that is not ours.
 
-    Raises `InputError` after the last of them if the file was changed or cut off. With ``damaged`` that is a note, and
-    so are doubts that cannot be checked. Raises OSError if the file cannot be read.
+    Raises `InputError` if the file cannot be read, and after the last slice if it was changed or cut off. With
+    ``damaged`` that is a note, and so are doubts that cannot be checked.
     """
-    import gzip
-
     writer = _writer(path)
     if writer is None:
         return
     notes = Notes() if notes is None else notes
-    found = Found()
-    faults: list[str] = []
-    with opened(path) as file:
-        is_packed = isinstance(file, gzip.GzipFile)
-        most = max(FREE_EXPANSION, MAX_EXPANSION * path.stat().st_size) if is_packed else None
-        checked = Checked(file, most)
-        reader = io.BufferedReader(checked, 1 << 18)
-        try:
-            yield from writer.slices(cast(BinaryIO, reader), category, found)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            faults.append("file cut off" if isinstance(error, EOFError) else f"gzip data damaged: {error}")
-    if checked.too_large and most is not None:
-        raise InputError(
-            f"{path}: once decompressed, more than {most // 1_000_000} MB and {MAX_EXPANSION} times its size"
-        )
-    faults += _faults(found, checked)
+    found, own = Found(), Notes()
+    with contextlib.closing(Source(os.path.abspath(path), 0, own)) as source:
+        checked = Checked(source.blocks())
+        yield from writer.slices(cast(BinaryIO, io.BufferedReader(checked, 1 << 18)), category, found)
+    faults = [note.kind.partition(":")[0] for note in own]
+    faults += [fault for fault in _faults(found, checked) if fault not in faults]
     if faults:
         said = f"{path.name}: not as mio2trace wrote it: {', '.join(faults)}"
         if not damaged:
@@ -187,14 +167,3 @@ def _faults(found: Found, checked: Checked) -> Iterator[str]:
         yield f"{found.slices} of {end.slices} slices"
     if end is not None and not found.is_rewritten and not checked.agrees(end):
         yield "its checksum differs"
-
-
-@contextlib.contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
-    """Open the trace's bytes, decompressed."""
-    import gzip
-
-    with path.open("rb") as file:
-        packed = file.read(len(_GZIP)) == _GZIP
-        file.seek(0)
-        yield gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[misc]

@@ -14,7 +14,7 @@ from __future__ import annotations
 import io
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, BinaryIO
 
@@ -63,33 +63,27 @@ class Found:
 
 
 class Checked(io.RawIOBase):
-    """The bytes of a trace for a reader, with the CRC of all except the last `LONGEST_TAIL`.
+    """The bytes of a trace for a reader, with the CRC of all except the last `LONGEST_TAIL`."""
 
-    ``most``: the most bytes of a compressed file; the rest is cut off, and `too_large` is set.
-    """
-
-    def __init__(self, file: BinaryIO, most: int | None = None) -> None:
-        self._file = file
-        self._most = most
-        self._size = self._crc = 0
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks = blocks
+        self._held = memoryview(b"")
+        self._crc = 0
         self._tail = b""
-        self.too_large = False
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: object) -> int:
+        if not self._held:
+            block = next(self._blocks, b"")
+            held = self._tail + block
+            self._crc = zlib.crc32(held[:-LONGEST_TAIL], self._crc)
+            self._held, self._tail = memoryview(block), held[-LONGEST_TAIL:]
         view = memoryview(buffer)  # type: ignore[arg-type]
-        data = self._file.read(len(view))
-        view[: len(data)] = data
-        self._size += len(data)
-        if self._most is not None and self._size > self._most:
-            self.too_large = True
-            return 0
-        held = self._tail + data
-        self._crc = zlib.crc32(held[:-LONGEST_TAIL], self._crc)
-        self._tail = held[-LONGEST_TAIL:]
-        return len(data)
+        size = min(len(view), len(self._held))
+        view[:size], self._held = self._held[:size], self._held[size:]
+        return size
 
     def agrees(self, end: End) -> bool:
         """Return whether all bytes were read and match the CRC of ``end``."""
