@@ -14,6 +14,18 @@ from mio2trace.model import Hidden, LayerName, Name, Word
 
 Shape = tuple[int, ...]
 Kind = Literal["cpu", "accelerator", "stream"]
+TITLES = {
+    "params": "# parameters",
+    "float_ops": "# float_ops",
+    "bytes": "requested bytes",
+    "peak_bytes": "peak bytes",
+    "residual_bytes": "residual bytes",
+    "output_bytes": "output bytes",
+    "micros": "total execution time",
+    "accelerator_micros": "accelerator execution time",
+    "cpu_micros": "cpu execution time",
+}
+"""The numbers of a printed view with their titles, in the order of its columns; those without numbers follow."""
 
 
 class Execution(msgspec.Struct, frozen=True, gc=False):

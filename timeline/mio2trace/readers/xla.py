@@ -27,6 +27,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from mio2trace import wire
 from mio2trace.model import profile as model
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import Inputs
@@ -34,7 +35,6 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records, kernel_name
 from mio2trace.source import Source
-from mio2trace.wire import Walk, WireError, fields, last, repeated, signed, text, varint
 
 # -- The messages of an XSpace (xspace.md 2), read in place: only requested events are kept ----------------------------
 #
@@ -93,7 +93,7 @@ class Reader:
         self._data = data
         self._place = place
         self._notes = notes
-        self.walk = Walk(data, place, notes, "XSpace damaged: read up to there")
+        self.walk = wire.Walk(data, place, notes, "XSpace damaged: read up to there")
 
     def planes(self) -> Iterator[Plane]:
         for tag, at, stop in self.walk.parts(0, len(self._data)):
@@ -102,9 +102,9 @@ class Reader:
 
     def lines(self, plane: Plane) -> Iterator[Line]:
         for span in plane.lines:
-            line = last(self.walk.parts(*span))
+            line = wire.last(self.walk.parts(*span))
             name = self._text(*line[0x5A]) or self._text(*line[0x12])
-            yield Line(line[0x08][0], name, signed(line[0x18][0]), span)
+            yield Line(line[0x08][0], name, wire.signed(line[0x18][0]), span)
 
     def events(self, plane: Plane, line: Line) -> Iterator[Event]:
         """Yield the events of known types that have a time."""
@@ -117,19 +117,19 @@ class Reader:
             is_timed = False
             stats: list[Span] = []
             try:
-                for inner, begin, end in fields(self._data, at, stop):
+                for inner, begin, end in wire.fields(self._data, at, stop):
                     if inner == 0x08:
-                        kind = signed(begin)
+                        kind = wire.signed(begin)
                     elif inner == 0x10:
-                        offset, is_timed = signed(begin), True
+                        offset, is_timed = wire.signed(begin), True
                     elif inner == 0x18:
-                        duration, is_timed = signed(begin), True
+                        duration, is_timed = wire.signed(begin), True
                     elif inner == 0x22:
                         stats.append((begin, end))
                     elif inner == 0x28:  # the number of occurrences: a sum, and no event
                         kind = -1
                         break
-            except WireError as error:
+            except wire.WireError as error:
                 self._notes.add(DAMAGED, f"{self._place}: {error}")
                 continue
             if kind == -1:
@@ -146,7 +146,7 @@ class Reader:
         for span in spans:
             try:
                 name, value = self._stat(plane, span)
-            except WireError:
+            except wire.WireError:
                 continue
             if name and value is not None:
                 found.setdefault(name, value)
@@ -158,21 +158,21 @@ class Reader:
     def _stat(self, plane: Plane, span: Span) -> tuple[str, Value | None]:
         key = 0
         value: Value | None = None
-        for tag, at, stop in fields(self._data, *span):
+        for tag, at, stop in wire.fields(self._data, *span):
             if tag == 0x08:
-                key = signed(at)
+                key = wire.signed(at)
             elif tag == 0x11:
                 value = _DOUBLE.unpack_from(self._data, at)[0]
             elif tag == 0x18:
                 value = at
             elif tag == 0x20:
-                value = signed(at)
+                value = wire.signed(at)
             elif tag == 0x2A:
                 value = self._text(at, stop)
             elif tag == 0x32:
                 value = at, stop
             elif tag == 0x38:
-                value = plane.names.get(signed(at), "")
+                value = plane.names.get(wire.signed(at), "")
         return plane.names.get(key, ""), value
 
     def _plane(self, at: int, stop: int) -> Plane:
@@ -189,11 +189,11 @@ class Reader:
             elif tag == 0x32:
                 stats.append((begin, end))
             elif tag in (0x22, 0x2A):
-                entry = last(self.walk.parts(begin, end))
+                entry = wire.last(self.walk.parts(begin, end))
                 if 0x12 not in entry:
                     continue
-                key, of = signed(entry[0x08][0]), [*self.walk.parts(*entry[0x12])]
-                title = self._text(*last(of)[0x12])
+                key, of = wire.signed(entry[0x08][0]), [*self.walk.parts(*entry[0x12])]
+                title = self._text(*wire.last(of)[0x12])
                 if tag == 0x22:
                     types[key] = EventType(title, tuple((a, b) for inner, a, b in of if inner == 0x2A))
                 else:
@@ -201,7 +201,7 @@ class Reader:
         return Plane(name, tuple(lines), types, names, tuple(stats))
 
     def _text(self, at: int, stop: int) -> str:
-        return text(self._data, at, min(stop, at + _LONGEST_VARINT))
+        return wire.text(self._data, at, min(stop, at + _LONGEST_VARINT))
 
 
 # -- The instructions of an XLA program, as far as they show what an op computes (xspace.md 6) -------------------------
@@ -241,16 +241,16 @@ class Instruction(NamedTuple):
     given: Inputs | None = None
 
 
-class _Raw(NamedTuple):
-    """The places of the parts of an instruction."""
-
-    parts: Mapping[int, tuple[int, int]]
-    operands: tuple[int, ...]
+_INSTRUCTION: wire.Fields = {
+    1: ("name", str), 2: ("opcode", str), 3: ("shape", slice), 7: ("metadata", slice), 15: ("window", slice),
+    16: ("dimensions", slice), 28: ("target", str), 35: ("id", int), 36: ("operands", list), 43: ("config", slice),
+    50: ("groups", int),
+}  # fmt: skip
 
 
 def instructions(data: bytes, wanted: frozenset[str]) -> dict[str, Instruction]:
     """Return the ``wanted`` instructions by name, as far as the program can be read."""
-    raw: dict[str, _Raw] = {}
+    raw: dict[str, wire.Message] = {}
     shapes: dict[int, tuple[int, int]] = {}
     try:
         for span in chain.from_iterable(
@@ -258,50 +258,33 @@ def instructions(data: bytes, wanted: frozenset[str]) -> dict[str, Instruction]:
             for module in _parts(data, (0, len(data)), 0x0A)
             for computation in _parts(data, module, 0x1A)
         ):
-            name, number, one = _instruction(data, *span)
-            if 3 in one.parts:
-                shapes[number] = one.parts[3]
-            if name in wanted:
+            one = wire.message(data, wire.fields(data, *span), _INSTRUCTION)
+            if "shape" in one:
+                shapes[wire.newest(one, "id", 0)] = one["shape"][-1]
+            if (name := wire.newest(one, "name", "")) in wanted:
                 raw.setdefault(name, one)
-    except WireError:
+    except wire.WireError:
         pass  # complete instructions are kept
     found = {}
     for name, one in raw.items():
         try:
             found[name] = _told(data, one, shapes)
-        except (WireError, ValueError, IndexError, KeyError, TypeError):
+        except (wire.WireError, ValueError, IndexError, KeyError, TypeError):
             continue
     return found
 
 
 def _parts(data: bytes, span: tuple[int, int], wanted: int) -> Iterator[tuple[int, int]]:
-    return ((at, stop) for tag, at, stop in fields(data, *span) if tag == wanted)
+    return ((at, stop) for tag, at, stop in wire.fields(data, *span) if tag == wanted)
 
 
-def _instruction(data: bytes, at: int, stop: int) -> tuple[str, int, _Raw]:
-    name, number = "", 0
-    parts: dict[int, tuple[int, int]] = {}
-    operands: list[int] = []
-    for tag, begin, end in fields(data, at, stop):
-        field = tag >> 3
-        if tag == 0x0A:
-            name = text(data, begin, end)
-        elif field == 35:
-            number = signed(begin)
-        elif field == 36:
-            operands += repeated(data, tag, begin, end)
-        else:
-            parts[field] = begin, end
-    return name, number, _Raw(parts, tuple(operands))
-
-
-def _told(data: bytes, raw: _Raw, shapes: Mapping[int, tuple[int, int]]) -> Instruction:
-    parts = raw.parts
-    path = next((text(data, *span) for span in _parts(data, parts.get(7, (0, 0)), 0x12)), "")
-    operands = tuple(_shape(data, shapes[one]) if one in shapes else Shape() for one in raw.operands[:8])
-    target = text(data, *parts.get(28, (0, 0)))
-    shape = _shape(data, parts[3]) if 3 in parts else Shape()
-    made = Instruction(text(data, *parts.get(2, (0, 0))), target, path, operands, shape)
+def _told(data: bytes, raw: wire.Message, shapes: Mapping[int, tuple[int, int]]) -> Instruction:
+    spans = chain.from_iterable(_parts(data, metadata, 0x12) for metadata in raw.get("metadata", ())[-1:])
+    path = next((wire.text(data, *span) for span in spans), "")
+    operands = [_shape(data, shapes[one]) if one in shapes else Shape() for one in raw.get("operands", ())[:8]]
+    target = wire.newest(raw, "target", "")
+    shape = _shape(data, raw["shape"][-1]) if "shape" in raw else Shape()
+    made = Instruction(wire.newest(raw, "opcode", ""), target, path, tuple(operands), shape)
     if target in _WAYS:
         return made._replace(given=_convolution(data, raw, made))
     if target in _GEMMS or made.opcode == "dot":
@@ -312,11 +295,11 @@ def _told(data: bytes, raw: _Raw, shapes: Mapping[int, tuple[int, int]]) -> Inst
 def _shape(data: bytes, span: tuple[int, int], depth: int = 0) -> Shape:
     """Return a shape; for a tuple that of its first element: results are followed by scratch memory."""
     kind, lengths = 0, []
-    for tag, at, stop in fields(data, *span):
+    for tag, at, stop in wire.fields(data, *span):
         if tag == 0x10:
             kind = at
         elif tag >> 3 == 3:
-            lengths += repeated(data, tag, at, stop)
+            lengths += wire.repeated(data, tag, at, stop)
         elif tag == 0x22 and not depth:
             return _shape(data, (at, stop), 1)
     if len(lengths) > _MOST_DIMENSIONS or any(not 0 < one < _MOST_LENGTH for one in lengths):
@@ -327,15 +310,15 @@ def _shape(data: bytes, span: tuple[int, int], depth: int = 0) -> Shape:
 def _numbers_of(data: bytes, span: tuple[int, int]) -> dict[int, list[int]]:
     """Return the whole numbers of a message by field, single or packed."""
     found: dict[int, list[int]] = {}
-    for tag, at, stop in fields(data, *span):
-        found.setdefault(tag >> 3, []).extend(repeated(data, tag, at, stop))
+    for tag, at, stop in wire.fields(data, *span):
+        found.setdefault(tag >> 3, []).extend(wire.repeated(data, tag, at, stop))
     return found
 
 
-def _convolution(data: bytes, raw: _Raw, made: Instruction) -> Inputs:
+def _convolution(data: bytes, raw: wire.Message, made: Instruction) -> Inputs:
     """Return x, w, y in the order N, C, spatial; pads, strides, dilations, groups. Raises `ValueError`, `KeyError`."""
     way = _WAYS[made.target]
-    dims = _numbers_of(data, raw.parts[16])
+    dims = _numbers_of(data, raw["dimensions"][-1])
     # of input, kernel and output: the two leading dimensions, then the spatial ones
     orders = [
         (dims.get(7, [0])[0], dims.get(8, [0])[0], *dims[11]),
@@ -354,7 +337,7 @@ def _convolution(data: bytes, raw: _Raw, made: Instruction) -> Inputs:
         if sorted(order) != list(range(len(lengths))):
             raise ValueError("dimension numbers that are none of the shape")
         shapes.append(tuple(lengths[place] for place in order))
-    windows = [_numbers_of(data, span) for span in _parts(data, raw.parts[15], 0x0A)]
+    windows = [_numbers_of(data, span) for span in _parts(data, raw["window"][-1], 0x0A)]
     if len(windows) != len(shapes[0]) - 2:
         raise ValueError("a window of other dimensions")
     pads = [one.get(3, [0])[0] for one in windows]
@@ -362,7 +345,7 @@ def _convolution(data: bytes, raw: _Raw, made: Instruction) -> Inputs:
     dilations = [max(1, one.get(5, [1])[0]) for one in windows]
     if any(max(1, one.get(6, [1])[0]) != 1 for one in windows) or min(pads) < 0:
         raise ValueError("a window that MIOpen has not got")
-    groups = max(1, signed(raw.parts.get(50, (0, 0))[0]))
+    groups = max(1, wire.newest(raw, "groups", 0))
     values = ("conv", way, *map(str, (pads, strides, dilations, groups)))
     return Inputs(tuple(shapes), tuple(one.dtype for one in made.operands[:2]), (), values)
 
@@ -382,10 +365,10 @@ class _Config(msgspec.Struct, gc=False):
     gemm_backend_config: _GemmConfig | None = None
 
 
-def _product(data: bytes, raw: _Raw, made: Instruction) -> Inputs | None:
+def _product(data: bytes, raw: wire.Message, made: Instruction) -> Inputs | None:
     """Return the operands as <batch, m, k> and <batch, k, n>. Raises `ValueError`."""
     try:
-        config = msgspec.json.decode(data[slice(*raw.parts[43])], type=_Config).gemm_backend_config
+        config = msgspec.json.decode(data[slice(*raw["config"][-1])], type=_Config).gemm_backend_config
     except (msgspec.DecodeError, RecursionError):
         return None
     if config is None or len(made.operands) < 2:
@@ -476,8 +459,8 @@ def sniff(head: bytes) -> bool:
     if head[:1] != b"\x0a":
         return False
     try:
-        _, at = varint(head, 1, len(head))
-    except WireError:
+        _, at = wire.varint(head, 1, len(head))
+    except wire.WireError:
         return False
     return _PLANE.match(head, at) is not None
 

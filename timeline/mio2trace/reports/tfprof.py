@@ -14,7 +14,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from mio2trace.model.tf import NodeStep, Printed, TfNode, TfProfile, TfView, ViewRow
+from mio2trace.model.tf import TITLES, NodeStep, Printed, TfNode, TfProfile, TfView, ViewRow
 from mio2trace.notes import Notes
 from mio2trace.outgoing import visible
 from mio2trace.reports import Cell, Table
@@ -499,16 +499,7 @@ _HELP = {
     "residual_bytes": "residual bytes: The memory not de-allocated after the operation finishes.",
 }
 _SCOPE_HELP = "scope: The nodes in the model graph are organized by their names, which is hierarchical like filesystem."
-_TITLES = {
-    "params": "# parameters",
-    "float_ops": "# float_ops",
-    "bytes": "requested bytes",
-    "peak_bytes": "peak bytes",
-    "residual_bytes": "residual bytes",
-    "output_bytes": "output bytes",
-    "micros": "total execution time",
-    "accelerator_micros": "accelerator execution time",
-    "cpu_micros": "cpu execution time",
+_TITLES = TITLES | {
     "device": "assigned devices",
     "op_types": "op types",
     "occurrence": "op count (run|defined)",

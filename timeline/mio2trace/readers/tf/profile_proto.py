@@ -20,25 +20,11 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
+from mio2trace import wire
 from mio2trace.model.tf import Execution, NodeStep, OpMemory, Shape, TfNode, TfProfile
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.source import Source
-from mio2trace.wire import (
-    CutError,
-    Fields,
-    Message,
-    Walk,
-    WireError,
-    fields,
-    last,
-    message,
-    messages,
-    newest,
-    signed,
-    text,
-    varint,
-)
 
 NAME = "TFProf profile (ProfileProto)"
 
@@ -53,26 +39,26 @@ _WORD = re.compile(r"SAME|VALID|EXPLICIT|N[A-Z]{1,4}|N[A-Z]{1,3}_VECT_[A-Z]", re
 _TYPES = {1: "float", 2: "double", 3: "int32", 9: "int64", 10: "bool", 14: "bfloat16", 19: "half"}
 
 
-def _map(value: Any) -> Fields:
+def _map(value: Any) -> wire.Fields:
     """Return the fields of an entry of a map from integers."""
     return {1: ("key", int), 2: ("value", value)}
 
 
-_TUPLE: Fields = {1: ("numbers", list)}
-_TIMES: Fields = {1: ("device", str), 2: ("times", {1: ("pairs", _TUPLE)})}
+_TUPLE: wire.Fields = {1: ("numbers", list)}
+_TIMES: wire.Fields = {1: ("device", str), 2: ("times", {1: ("pairs", _TUPLE)})}
 _HELD = ("requested_bytes", "peak_bytes", "residual_bytes", "output_bytes", "read_us", "in_use_bytes")
-_STEP: Fields = {
+_STEP: wire.Fields = {
     1: ("run_count", int), 2: ("first_us", int), 3: ("last_us", int), 4: ("accelerator", _TIMES), 5: ("cpu", _TIMES),
     7: ("memory", {number: (name, int) for number, name in zip((6, 7, 8, 9, 1, 10), _HELD, strict=True)}),
 }  # fmt: skip
-_ATTRIBUTE: Fields = {1: ("list", {3: ("numbers", list)}), 2: ("text", str), 6: ("type", int)}
-_NODE: Fields = {
+_ATTRIBUTE: wire.Fields = {1: ("list", {3: ("numbers", list)}), 2: ("text", str), 6: ("type", int)}
+_NODE: wire.Fields = {
     1: ("name", str), 2: ("inputs", _map(int)), 4: ("shape", list), 5: ("op_types", str), 6: ("device", str),
     8: ("float_ops", int), 9: ("op", str), 10: ("trace", slice),
     11: ("attributes", {1: ("key", str), 2: ("value", _ATTRIBUTE)}),
     12: ("steps", _map(_STEP)), 14: ("sources", _map(int)), 15: ("outputs", _map(_TUPLE)),
 }  # fmt: skip
-_FILE: Fields = {1: ("nodes", _map(_NODE)), 3: ("steps", list), 4: ("strings", _map(str))}
+_FILE: wire.Fields = {1: ("nodes", _map(_NODE)), 3: ("steps", list), 4: ("strings", _map(str))}
 
 
 def sniff(head: bytes) -> bool:
@@ -80,14 +66,14 @@ def sniff(head: bytes) -> bool:
     if head[:1] != b"\x0a":
         return False
     try:
-        size, at = varint(head, 1, len(head))
+        size, at = wire.varint(head, 1, len(head))
         if head[at : at + 1] != b"\x08" or size < 4:
             return False
-        _, at = varint(head, at + 1, len(head))
+        _, at = wire.varint(head, at + 1, len(head))
         if head[at : at + 1] != b"\x12":
             return False
-        inner, at = varint(head, at + 1, len(head))
-    except WireError:
+        inner, at = wire.varint(head, at + 1, len(head))
+    except wire.WireError:
         return False
     return inner < size and head[at : at + 1] == b"\x0a"
 
@@ -123,71 +109,72 @@ class _Decoder:
     def walk(self) -> None:
         """Read the outermost message field by field, so that a cut file is read up to the cut."""
         data, found = self._data, Notes()
-        walk = Walk(data, self._place, found, "TFProf profile damaged: read up to there")
+        walk = wire.Walk(data, self._place, found, "TFProf profile damaged: read up to there")
         for field in walk.parts(0, len(data)):
             if walk.error is not None:
                 break  # the field that was cut
-            part: Message = {}
+            part: wire.Message = {}
             try:
-                part = message(data, [field], _FILE)
-                for entry in messages(part, "nodes"):
-                    self._nodes[newest(entry, "key", 0)] = self._node(newest(entry, "value", {}), field[1])
-            except WireError as error:
+                part = wire.message(data, [field], _FILE)
+                for entry in wire.messages(part, "nodes"):
+                    self._nodes[wire.newest(entry, "key", 0)] = self._node(wire.newest(entry, "value", {}), field[1])
+            except wire.WireError as error:
                 self._lost += 1
                 self._problem = self._problem or str(error)
             self._steps += part.get("steps", ())
             self._strings |= _pairs(part, "strings", "")
         if walk.error is not None and not self._nodes:
-            cut = "file cut off: " if isinstance(walk.error, CutError) else ""
+            cut = "file cut off: " if isinstance(walk.error, wire.CutError) else ""
             raise InputError(f"{self._place}: {cut}{walk.error}; expected the nodes of a ProfileProto")
         self._notes.include(found)
 
-    def _node(self, node: Message, at: int) -> tuple[TfNode, _Links]:
+    def _node(self, node: wire.Message, at: int) -> tuple[TfNode, _Links]:
         """Return a node without what only other nodes and the list of strings show."""
-        name = newest(node, "name", "")
+        name = wire.newest(node, "name", "")
         if not name:
-            raise WireError(at, "a node without a name")
+            raise wire.WireError(at, "a node without a name")
         if name.count("/") >= MOST_COMPONENTS:
-            raise WireError(at, f"a name of more than {MOST_COMPONENTS} components")
-        attributes = ((newest(one, "key", ""), newest(one, "value", {})) for one in messages(node, "attributes"))
-        outputs = _pairs(node, "outputs", Message())
+            raise wire.WireError(at, f"a name of more than {MOST_COMPONENTS} components")
+        attributes = (
+            (wire.newest(one, "key", ""), wire.newest(one, "value", {})) for one in wire.messages(node, "attributes")
+        )
+        outputs = _pairs(node, "outputs", wire.Message())
         shapes: dict[int, Shape] = {slot: tuple(shape.get("numbers", ())) for slot, shape in outputs.items()}
         made = TfNode(
             name=name,
-            op=intern(newest(node, "op", "") or name),
+            op=intern(wire.newest(node, "op", "") or name),
             op_types=tuple(map(intern, node.get("op_types", ()))),
-            device=intern(newest(node, "device", "")),
+            device=intern(wire.newest(node, "device", "")),
             shape=tuple(node.get("shape", ())),
-            float_ops=newest(node, "float_ops", 0),
+            float_ops=wire.newest(node, "float_ops", 0),
             output_shapes=tuple(sorted(shapes.items())),
             attributes={
                 key: shown for key, value in attributes if key in _ATTRIBUTES and (shown := _attribute_text(value))
             },
-            steps=tuple(sorted(map(self._step, messages(node, "steps")), key=lambda step: step.step)),
+            steps=tuple(sorted(map(self._step, wire.messages(node, "steps")), key=lambda step: step.step)),
         )
         trace = (node.get("trace") or [(0, 0)])[-1]
         return made, _Links(_pairs(node, "inputs", 0), _pairs(node, "sources", 0), shapes, trace)
 
-    def _step(self, entry: Message) -> NodeStep:
+    def _step(self, entry: wire.Message) -> NodeStep:
         """Read an entry of the map from step id to ExecProfile."""
-        ran = newest(entry, "value", Message())
-        first, last = newest(ran, "first_us", 0), newest(ran, "last_us", 0)
+        ran = wire.newest(entry, "value", wire.Message())
+        first, last = wire.newest(ran, "first_us", 0), wire.newest(ran, "last_us", 0)
         if not 0 < first <= last < LAST_US:
             first = last = 0
-        memory = [[newest(one, name, 0) for name in _HELD] for one in messages(ran, "memory")]
+        memory = ([wire.newest(one, name, 0) for name in _HELD] for one in wire.messages(ran, "memory"))
         return NodeStep(
-            newest(entry, "key", 0), newest(ran, "run_count", 0), first * 1000, last * 1000,
+            wire.newest(entry, "key", 0), wire.newest(ran, "run_count", 0), first * 1000, last * 1000,
             (*self._executions(ran, "accelerator"), *self._executions(ran, "cpu")),
-            tuple(OpMemory(*(*sizes, read_us * 1000, in_use)) for *sizes, read_us, in_use in memory),
+            tuple(OpMemory(own, peak, left, out, us * 1000, in_use) for own, peak, left, out, us, in_use in memory),
         )  # fmt: skip
 
-    def _executions(self, ran: Message, kind: Literal["accelerator", "cpu"]) -> Iterator[Execution]:
+    def _executions(self, ran: wire.Message, kind: Literal["accelerator", "cpu"]) -> Iterator[Execution]:
         """Read a map from device to ExecTime: pairs of start and duration in us."""
-        for entry in messages(ran, kind):
-            device = intern(newest(entry, "device", ""))
-            for pair in (
-                one.get("numbers", []) for times in messages(entry, "times") for one in messages(times, "pairs")
-            ):
+        for entry in wire.messages(ran, kind):
+            device = intern(wire.newest(entry, "device", ""))
+            tuples = (one for times in wire.messages(entry, "times") for one in wire.messages(times, "pairs"))
+            for pair in (one.get("numbers", []) for one in tuples):
                 if len(pair) != 2 or not (0 < pair[0] < LAST_US and 0 <= pair[1] < LONGEST_US):
                     self._notes.add("execution without a possible time: skipped", f"{self._place}: on {device}")
                 else:
@@ -223,35 +210,35 @@ class _Decoder:
     def _made_by(self, trace: tuple[int, int]) -> str:
         """Return ``file.py:12`` of the innermost frame outside of TensorFlow; without the folder."""
         try:
-            for tag, a, b in reversed(fields(self._data, *trace)):
+            for tag, a, b in reversed(wire.fields(self._data, *trace)):
                 if tag != 0x0A:
                     continue
                 raw = self._data[a:b]
                 known = self._places.get(raw)
                 if known is None:
-                    frame = last(fields(self._data, a, b))
-                    name = self._strings.get(signed(frame[0x30][0]), "") if 0x30 in frame else ""
-                    known = self._places[raw] = name or text(self._data, *frame[0x0A]), signed(frame[0x10][0])
+                    frame = wire.last(wire.fields(self._data, a, b))
+                    name = self._strings.get(wire.signed(frame[0x30][0]), "") if 0x30 in frame else ""
+                    known = self._places[raw] = name or wire.text(self._data, *frame[0x0A]), wire.signed(frame[0x10][0])
                 file, line = known
                 if file and "tensorflow/python/" not in file.replace("\\", "/"):
                     return f"{file.replace(chr(92), '/').rsplit('/', 1)[-1]}:{line}"
-        except WireError:
+        except wire.WireError:
             self._notes.add("Python stack that cannot be read: skipped", self._place)
         return ""
 
 
-_Item = TypeVar("_Item", int, str, Message)
+_Item = TypeVar("_Item", int, str, wire.Message)
 
 
-def _pairs(of: Message, name: str, without: _Item) -> dict[int, _Item]:
+def _pairs(of: wire.Message, name: str, without: _Item) -> dict[int, _Item]:
     """Return a map from integers."""
-    return {newest(one, "key", 0): newest(one, "value", without) for one in messages(of, name)}
+    return {wire.newest(one, "key", 0): wire.newest(one, "value", without) for one in wire.messages(of, name)}
 
 
-def _attribute_text(value: Message) -> str:
+def _attribute_text(value: wire.Message) -> str:
     """Return an AttrValue as text: ``SAME``, ``float``, ``1x2x2x1``; empty for any other value."""
     if "text" in value:
         return word if _WORD.fullmatch(word := value["text"][-1]) else ""
     if "type" in value:
         return _TYPES.get(value["type"][-1], f"type {value['type'][-1]}")
-    return "x".join(str(number) for one in messages(value, "list") for number in one.get("numbers", ()))
+    return "x".join(str(number) for one in wire.messages(value, "list") for number in one.get("numbers", ()))

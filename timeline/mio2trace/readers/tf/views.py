@@ -14,7 +14,7 @@ name may state it.
 
 from __future__ import annotations
 
-from mio2trace.model.tf import Printed, TfView, ViewRow
+from mio2trace.model.tf import TITLES, Printed, TfView, ViewRow
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
@@ -24,18 +24,7 @@ NAME = "TFProf view (text)"
 
 _ROOT = "_TFProfRoot"
 _LEGEND = "node name | "
-_TITLES = {
-    "# parameters": "params",
-    "# float_ops": "float_ops",
-    "requested bytes": "bytes",
-    "peak bytes": "peak_bytes",
-    "residual bytes": "residual_bytes",
-    "output bytes": "output_bytes",
-    "total execution time": "micros",
-    "accelerator execution time": "accelerator_micros",
-    "cpu execution time": "cpu_micros",
-}
-"""Columns of numbers; they come before all others, in this order."""
+_NAMES = {title: name for name, title in TITLES.items()}
 _NOTEBOOK = ("bytes", "micros", "accelerator_micros", "cpu_micros")
 _COUNTS = ("params", "float_ops")
 _NUMBER = r"[0-9]{1,18}(?:\.[0-9]{1,6})?(?:B|KB|MB|GB|us|ms|sec|min)"
@@ -86,7 +75,7 @@ class _Reader:
         elif line.startswith(_LEGEND):
             self._close()
             titles = line.rstrip().split(" | ")[1:]
-            self._columns = tuple(_TITLES[title] for title in titles if title in _TITLES)
+            self._columns = tuple(_NAMES[title] for title in titles if title in _NAMES)
             self._in_report = True
         elif line.startswith("====") and "End of Report" in line:
             self._close()
