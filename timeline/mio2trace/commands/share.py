@@ -75,27 +75,18 @@ def record(  # noqa: PLR0913 - click gives each option by keyword
       mio2trace record --dvdt libprof.so -- caffe time -model net.prototxt -gpu 0
       mio2trace record --dry-run -- python train.py
     """
+    from mio2trace import recording
     from mio2trace.notes import OptionError
-    from mio2trace.recording import (
-        NOT_FOUND,
-        NOT_STARTED,
-        Asked,
-        NotStarted,
-        Period,
-        filled_in,
-        plan,
-        profiler_for,
-        session,
-    )
+    from mio2trace.recording import session
 
     environment = given_environment()
-    output = filled_in(output, environment)
+    output = recording.filled_in(output, environment)
     if os.path.splitext(output)[1].lower() != ".zip":
         raise OptionError(f"{output}: expected a name that ends in .zip")
-    asked = Asked(program, profiler, dvdt or "", detail, Period(after or 0, length))
-    chosen = profiler_for(asked, environment)
+    asked = recording.Asked(program, profiler, dvdt or "", detail, recording.Period(after or 0, length))
+    chosen = recording.profiler_for(asked, environment)
     folder = os.path.splitext(output)[0]
-    made = plan(asked, chosen, folder, environment)
+    made = recording.plan(asked, chosen, folder, environment)
     if not quiet:
         for line in session.begun(made, detail):
             tell(line)
@@ -110,12 +101,12 @@ def record(  # noqa: PLR0913 - click gives each option by keyword
         is_there = "/" in program[0] and os.path.exists(program[0])
         said = "cannot be run: it is no file with permission for that" if is_there else "no such program"
         tell(f"mio2trace: {program[0]}: {said}")
-        return NOT_STARTED if is_there else NOT_FOUND
+        return recording.NOT_STARTED if is_there else recording.NOT_FOUND
     try:
         return session.record(asked, chosen, output, reference=reference, say=(lambda line: None) if quiet else tell)
-    except NotStarted as error:
+    except recording.NotStarted as error:
         tell(f"mio2trace: {error}")
-        return NOT_STARTED
+        return recording.NOT_STARTED
 
 
 @click.command(cls=console.Command, no_args_is_help=True)

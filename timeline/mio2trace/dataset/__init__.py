@@ -217,11 +217,25 @@ def load(*files: str | os.PathLike[str], **options: Any) -> LoadedRun:
     return LoadedRun(files, analyse(files, AnalysisOptions(**options)))
 
 
+class _TableOfRun:
+    """The table of a run that has the name of the attribute."""
+
+    def __set_name__(self, owner: type[LoadedRun], name: str) -> None:
+        self._name = name
+
+    def __get__(self, loaded: LoadedRun, owner: type[LoadedRun]) -> Table:
+        return loaded._tables[self._name]
+
+
 class LoadedRun:
     """A run as tables; each table is made when it is first used. ``run`` and ``analysis`` hold everything else.
 
-    A notebook shows its report.
+    ``runs``: one row for the run; for a job one row per process. ``layers``: one row per execution of a layer.
+    ``ranks``: only for jobs with collectives, which ranks waited for which. A notebook shows its report.
     """
+
+    runs, iterations, kernels, copies = _TableOfRun(), _TableOfRun(), _TableOfRun(), _TableOfRun()
+    operations, layers, findings, ranks = _TableOfRun(), _TableOfRun(), _TableOfRun(), _TableOfRun()
 
     def __init__(self, files: Sequence[str | os.PathLike[str]], analysis: Analysis) -> None:
         self._files = files
@@ -237,41 +251,6 @@ class LoadedRun:
         with without_garbage_collection():
             tables = tables_of(self.run, notes=self.analysis.notes, cleaner=self.analysis.cleaner)
         return {name: Table(TABLES[name], columns) for name, columns in tables.items()}
-
-    @property
-    def runs(self) -> Table:
-        """One row for the run; for a job one row per process."""
-        return self._tables["runs"]
-
-    @property
-    def iterations(self) -> Table:
-        return self._tables["iterations"]
-
-    @property
-    def kernels(self) -> Table:
-        return self._tables["kernels"]
-
-    @property
-    def copies(self) -> Table:
-        return self._tables["copies"]
-
-    @property
-    def operations(self) -> Table:
-        return self._tables["operations"]
-
-    @property
-    def layers(self) -> Table:
-        """One row per execution of a layer."""
-        return self._tables["layers"]
-
-    @property
-    def findings(self) -> Table:
-        return self._tables["findings"]
-
-    @property
-    def ranks(self) -> Table:
-        """Only for jobs with collectives: which ranks waited for which."""
-        return self._tables["ranks"]
 
     def problems(self) -> Table:
         """Most time per steady iteration first."""
