@@ -308,14 +308,13 @@ def fitted(attempts: Iterable[Mapping[str, Any]]) -> str:
 def _frame() -> tuple[Template, Markup]:
     """Return the compiled template with its style; kept because compiling takes longer than filling it."""
     here = files("mio2trace.answer")
-    frame = Environment(autoescape=True, undefined=StrictUndefined, finalize=_visible, trim_blocks=True)
+    # text from input files is made visible and harmless; our own markup stays as it is
+    frame = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        finalize=lambda value: visible(value) if type(value) is str else value,
+    )  # fmt: skip
     style = Markup(here.joinpath("page.css").read_text("utf-8").strip())  # noqa: S704 - our own file
     return frame.from_string(here.joinpath("page.html.j2").read_text("utf-8")), style
-
-
-def _visible(value: Any) -> Any:
-    """Make text from input files visible and harmless; leave our own markup as it is."""
-    return visible(value) if type(value) is str else value
 
 
 SCOPED, SCOPE, DRIVERS = 80, 8, 4

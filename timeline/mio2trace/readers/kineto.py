@@ -503,8 +503,6 @@ class _Reading:
             for key, (first, own) in zip(of_thread[thread], found, strict=True):
                 if first >= 0:
                     places[key] = shown.setdefault(first, len(shown) - 1), shown.setdefault(own, len(shown) - 1)
-        if not places:
-            return profile
         named = [*self._stacks.named]
         line_of = {one.number: places[id(one.call)] for one in profile.activities if id(one.call) in places}
         return msgspec.structs.replace(profile, lines=tuple(named[one] for one in shown if one >= 0), line_of=line_of)

@@ -117,9 +117,12 @@ class Database:
         self._of_numbers.set_authorizer(_authorize)
 
     def is_stored(self, name: str) -> bool:
-        """Return whether a table or view shows stored data; true for a name that does not exist."""
-        kept = name.lower() in self._stored or name not in self._texts
-        return kept or _shows(self._texts[name][1], self._stored)
+        """Return whether a table shows stored data, or a view shows such tables one after the other, unchanged, none of
+        them twice; true for a name that does not exist."""
+        if name.lower() in self._stored or name not in self._texts:
+            return True
+        shown = _shown_tables(self._texts[name][1])
+        return bool(shown) and len(shown) == len(set(shown)) and self._stored.issuperset(shown)
 
     def require_stored(self, reads: Iterable[str]) -> None:
         """Raises `InputError` if one of ``reads`` has computed content, in any spelling of its name."""
@@ -265,12 +268,6 @@ def _quoted(name: str) -> str:
     """Return a name in the file, which may be any text, as SQL has it."""
     doubled = name.replace('"', '""')
     return f'"{doubled}"'
-
-
-def _shows(sql: str, stored: set[str]) -> bool:
-    """Return whether a view shows tables one after the other, unchanged, none of them twice."""
-    tables = _shown_tables(sql)
-    return bool(tables) and len(tables) == len(set(tables)) and stored.issuperset(tables)
 
 
 def _shown_tables(sql: str) -> list[str]:
