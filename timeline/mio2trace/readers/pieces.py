@@ -127,7 +127,7 @@ class Args(msgspec.Struct, frozen=True, gc=False):
     python: Any = msgspec.field(name="Python id", default=None)
     parent: Any = msgspec.field(name="Python parent id", default=None)
     name: msgspec.Raw = msgspec.field(default=NOTHING)
-    """Of a process, or of the node of an op in TensorFlow's timeline."""
+    """The name of a process, or of the node of an op in TensorFlow's timeline."""
     kernel: Any = None
     graph: Any = msgspec.field(name="graph id", default=None)
     node: Any = msgspec.field(name="graph node id", default=None)
