@@ -368,7 +368,10 @@ def _relate(run: _Run, notes: Notes, *, same_run: bool) -> LogClock | None:
         lines, times, _ = _own_clock(clock.near_ns).stamped(log)
         bounds = [*_by_marks(log, marked, StampedLines(lines, times, step), run.unix)]
         exact = agreed(bounds) if bounds else None
-        if exact is not None and (marked.same_run or all(map(_is_near_zone, exact))):
+        # nearly a plain zone, as of any run of the program
+        if exact is not None and (
+            marked.same_run or all(abs(end - nearest_zone(int(end))) <= LANDMARK_LATE_NS for end in exact)
+        ):
             bounded = _bounded(int(exact[0]), int(exact[1]), clock, notes)
             if marked.same_run or bounded.method == clock.method:
                 return bounded
@@ -474,11 +477,6 @@ def _by_marks(log: FrameworkLog, marked: Reading, lines: StampedLines, unix: Uni
             at, between = mark.host_ns + unix.offset_ns, lines.between(line, line)
             if between is not None:
                 yield Window(at, between[0] - at - LINE_NS, between[1] - at + LINE_NS)
-
-
-def _is_near_zone(offset: float) -> bool:
-    """Return whether an offset is nearly a plain zone, as of any run of the program."""
-    return abs(offset - nearest_zone(int(offset))) <= LANDMARK_LATE_NS
 
 
 def _bounded(low: int, high: int, landmark: LogClock, notes: Notes) -> LogClock:

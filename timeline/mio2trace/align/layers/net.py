@@ -197,14 +197,11 @@ _NAMED_AS = {
 _WORDS = {word: type_ for type_, words in _NAMED_AS.items() for word in words.split()}
 
 
+@lru_cache(maxsize=1 << 12)
 def types_of(layer: str, type_: str) -> frozenset[str]:
     """Return the possible types of a layer: the log's, else by words of its name; empty if unknown."""
-    return frozenset((type_,)) if type_ else _named_types(layer)
-
-
-@lru_cache(maxsize=1 << 12)
-def _named_types(layer: str) -> frozenset[str]:
-    return frozenset(_WORDS[word] for word in _WORD.findall(layer.lower()) if word in _WORDS)
+    named = (_WORDS[word] for word in _WORD.findall(layer.lower()) if word in _WORDS)
+    return frozenset((type_,) if type_ else named)
 
 
 def may_call(primitive: str, types: frozenset[str]) -> bool:
