@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mio2trace import writers
+from mio2trace import source, writers
 from tests.commands import invoked
 from tests.conftest import ROOT
 from tests.fuzz import own_traces
@@ -112,3 +112,16 @@ def test_the_checksum_is_that_of_all_bytes_before() -> None:
         data = own_traces.written()[form]
         assert resealed(data) == data
         assert resealed(data.replace(b"kernel", b"kernal", 1)) != data.replace(b"kernel", b"kernal", 1)
+
+
+def test_a_trace_that_holds_too_much_is_refused_without_an_option_that_would_not_help(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace = tmp_path / "t.json.gz"
+    assert invoked(ROOT / "traces" / "lenet-rocpd", "-o", trace, "-q").exit_code == 0
+    for name, limit in ("BLOCK", 10_000), ("FREE_EXPANSION", 90_000), ("MAX_EXPANSION", 1):
+        monkeypatch.setattr(source, name, limit)
+    done = invoked("query", trace, "slowest kernels")
+    assert done.exit_code == 1
+    assert "t.json.gz: once decompressed, more than" in done.stderr
+    assert "--max-input" not in done.stderr

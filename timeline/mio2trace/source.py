@@ -69,6 +69,8 @@ class Source:
         self.notes = notes
         self._progress = progress
         self._max_input = max_input
+        self.advice = "; --max-input sets another limit"
+        """The end of the error for a compressed file that holds too much; another caller may have no such option."""
         self._hash = hashlib.sha256()
         self._content_hash: hashlib._Hash | None = None
         """Hash of the decoded content, if it differs from the file's own bytes."""
@@ -257,9 +259,7 @@ class Source:
             if most is not None and size > most:
                 what = "once decompressed, " if packed else ""
                 why = "" if self._max_input is not None else f" and {MAX_EXPANSION} times its size"
-                raise InputError(
-                    f"{self.name}: {what}more than {most // 1_000_000} MB{why}; --max-input sets another limit"
-                )
+                raise InputError(f"{self.name}: {what}more than {most // 1_000_000} MB{why}{self.advice}")
             yield block
 
     def _decode(self) -> Iterator[bytes]:

@@ -133,6 +133,7 @@ def slices(
     notes = Notes() if notes is None else notes
     found, own = Found(), Notes()
     with contextlib.closing(Source(os.path.abspath(path), 0, own)) as source:
+        source.advice = ""
         checked = Checked(source.blocks())
         yield from writer.slices(cast(BinaryIO, io.BufferedReader(checked, 1 << 18)), category, found)
     faults = [note.kind.partition(":")[0] for note in own]
