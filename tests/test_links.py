@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
@@ -217,11 +218,29 @@ def test_what_only_ranges_state_has_no_index_of_the_logs() -> None:
     assert stated
 
 
+def _opened(ranges: list[tuple[str, int, int]], launched_us: list[int]) -> list[list[str]]:
+    """Return the ranges around each launch, the innermost first. ``ranges``: text, begin and end in us."""
+    made = [Range("annotation", text, 0, 1000 * begun, 1000 * end) for text, begun, end in ranges]
+    launches = [("k", 1000 * at + 1, 1000 * at + 2, 1000 * at, 1000 * at + 1) for at in launched_us]
+    profile = process_of_a_job(launches, Process(index=0, pid=1), Clock("boottime"), ranges=made)
+    opened = OpenRanges(profile)
+    return [[made[at].text for at in (place, *opened.around(place))] for place in opened.range_of]
+
+
 def test_a_range_that_ended_is_not_around_a_later_launch() -> None:
     """Ranges of a thread may overlap (`roctxRangeStart`): the first one is around launches before its end alone."""
-    ranges = [Range("annotation", text, 0, begun, end) for text, begun, end in (("a", 0, 10), ("b", 5, 20))]
-    launches = [("k", at + 1, at + 2, at, at + 1) for at in (2, 7, 12)]
-    profile = process_of_a_job(launches, Process(index=0, pid=1), Clock("boottime"), ranges=ranges)
-    opened = OpenRanges(profile)
-    around = [[profile.ranges[at].text for at in (place, *opened.around(place))] for place in opened.range_of]
-    assert around == [["a"], ["a"], ["b"]]
+    assert _opened([("a", 0, 10), ("b", 5, 20)], [2, 7, 12]) == [["a"], ["a"], ["b"]]
+
+
+def test_a_range_of_whole_microseconds_may_end_after_the_one_around_it() -> None:
+    """Older PyTorch cut the fractions of times: 5.0 + 6.0 is after 0 + 10, but 5.9 + 6.0 is not after 0.9 + 11.9."""
+    ranges = [("module", 0, 10), ("op", 5, 11), ("call", 6, 11)]
+    assert _opened(ranges, [2, 7]) == [["module"], ["call", "op", "module"]]
+
+
+def test_many_ranges_that_overlap_are_nested_quickly() -> None:
+    """Comparing each range with all open ones took 15 s for 20,000, and 100 times as long for 200,000."""
+    number = 20_000
+    begun = process_time()
+    assert len(_opened([(f"r{at}", at, at + 2 * number) for at in range(number)], [number])) == 1
+    assert process_time() - begun < 4

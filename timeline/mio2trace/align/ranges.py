@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -35,6 +35,9 @@ from mio2trace.patterns import late
 
 if TYPE_CHECKING:
     from mio2trace.align.attribution import Attribution
+
+ROUNDED_NS = 1000
+"""A range of a trace in whole microseconds may end this much after the range around it."""
 
 
 class Execution(msgspec.Struct, frozen=True):
@@ -100,27 +103,28 @@ class OpenRanges:
         """Set the parents of one thread's ranges, the last ones of `outermost_first`. Returns when the innermost open
         range changes, and this range: before the first change, then from each change on."""
         parent_of = self.parent_of
-        is_open = [(NEVER + 1, NONE)]
-        """End and place of each open range, the last one to end first."""
+        is_open = [(-NEVER - 1, NEVER + 1, NONE)]
+        """Each open range: the negated time until which it is around others, its end, its place; the last one to end
+        first."""
         times, innermost = array("q"), array("q", [NONE])
 
         def close(until: int) -> None:
-            while is_open[-1][0] <= until:
-                times.append(max(times[-1], is_open.pop()[0]))
-                innermost.append(is_open[-1][1])
+            while is_open[-1][1] <= until:
+                times.append(max(times[-1], is_open.pop()[1]))
+                innermost.append(is_open[-1][2])
 
         places = self.outermost_first[-len(starts) :]
         for place, begun, end, is_mark in zip(places, starts, ends, are_marks, strict=True):
-            if is_open[-1][0] <= begun:
+            if is_open[-1][1] <= begun:
                 close(begun)
             at = len(is_open)
-            while is_open[at - 1][0] < end:  # what ends before this range does is not around it
-                at -= 1
-            parent_of[place] = is_open[at - 1][1]
+            if -is_open[-1][0] < end - ROUNDED_NS:  # what ends before this range does is not around it
+                at = bisect_right(is_open, ROUNDED_NS - end, key=itemgetter(0))
+            outer, _, parent_of[place] = is_open[at - 1]
             if not is_mark:
-                is_open.insert(at, (end, place))
+                is_open.insert(at, (max(outer, -end), end, place))
             times.append(begun)
-            innermost.append(is_open[-1][1])
+            innermost.append(is_open[-1][2])
         close(NEVER)
         return times, innermost
 
