@@ -127,12 +127,13 @@ def is_of_rank(folder: str) -> bool:
     return _RANK.fullmatch(os.path.basename(folder)) is not None
 
 
-def same_process_twice(profile: Profile, other: Profile) -> bool:
+def same_process_twice(profile: Profile, other: Profile, spans: Spans) -> bool:
     """Return whether two files hold one recording of a process. The process ids and the durations of nearly all kernels
-    are equal, and nothing shows two times: PyTorch's schedule writes a file for each of its cycles."""
+    are equal, and nothing shows two times: PyTorch's schedule writes a file for each of its cycles. ``spans``: as of
+    `same_job`."""
     if profile.process.pid is None or profile.process.pid != other.process.pid or not _may_be_one(profile, other):
         return False
-    at_once = _at_once(profile, other, {})
+    at_once = _at_once(profile, other, spans)
     if at_once is False or (at_once is None and not _in_step(profile, other)):
         return False
     kernels = [Counter(of.commands.time_ns[of.commands.is_kernel].tolist()) for of in (profile, other)]
@@ -516,7 +517,7 @@ class Gathered:
         folder is evidence. ``apart``: as of `same_job`."""
         if not self.held:
             return False
-        new = [one for one in other.held if not any(same_process_twice(one, mine) for mine in self.held)]
+        new = [one for one in other.held if not any(same_process_twice(one, mine, spans) for mine in self.held)]
         beside = near and bool(self.folders_of_ranks & other.folders_of_ranks)
         return bool(other.held) and (not new or same_job(self.held, new, near=beside, spans=spans, apart=apart))
 
@@ -717,28 +718,34 @@ def _sharing_jobs(parts: Sequence[Gathered], notes: Notes, *, near: bool) -> lis
             if job is None:
                 jobs.append(part)
                 continue
-            new = [one for one in part.profiles if not any(same_process_twice(one, other) for other in job.profiles)]
+            held = job.profiles
+            new = [one for one in part.profiles if not any(same_process_twice(one, other, spans) for other in held)]
             known = {id(one) for one in part.profiles} - {id(one) for one in new}
             for file in part.inputs:
                 if any(id(record) in known for record in file.records):
                     notes.remark("process that is in two inputs: the more complete one is used", file.name)
             part.profiles = new
             job.take(part)
-    _join_machines(jobs, spans)
+    _join_machines(jobs, notes, spans)
     alone = {id(part) for part in (*jobs, *others)}
     return [part for part in parts if id(part) in alone]
 
 
-def _join_machines(jobs: list[Gathered], spans: Spans) -> None:
+def _join_machines(jobs: list[Gathered], notes: Notes, spans: Spans) -> None:
     """Join the ranks of machines whose clocks differ by more than the recording took.
 
     Cycles of one schedule also follow each other. So the ranks are joined only if one way gives each rank once."""
+
+    def may_join(job: Gathered, other: Gathered) -> bool:
+        ranks, of_other = ({one.process.rank for one in part.held} for part in (job, other))
+        return not ranks & of_other and job.is_of_job(other, spans, near=False, apart=True)
+
     for job in [*jobs]:
-        fitting = [one for one in jobs if one is not job and job.is_of_job(one, spans, near=False, apart=True)]
-        if any(one is job for one in jobs) and all(
-            one.is_of_job(other, spans, near=False, apart=True) for one, other in combinations(fitting, 2)
-        ):
+        fitting = [one for one in jobs if one is not job and may_join(job, one)]
+        if any(one is job for one in jobs) and all(may_join(*pair) for pair in combinations(fitting, 2)):
+            doubt = "ranks that did not run at once by their clocks: joined, one job only if these are wrong"
             for one in fitting:
+                notes.add(doubt, one.names)
                 job.take(one)
             jobs[:] = [one for one in jobs if not any(one is other for other in fitting)]
 
