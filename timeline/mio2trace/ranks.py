@@ -251,7 +251,7 @@ def _works(alignment: Alignment, collectives: Sequence[Collective]) -> list[_Wor
             if position not in counted:
                 spent[name(position)] += duration(activities[position]) or 0
         works.append(spent)
-        begin = end + 1
+        begin = max(begin, end + 1)  # two streams may run collectives in another order than on the first rank
     return works
 
 
