@@ -525,16 +525,19 @@ def test_optimizers_end_steps_that_differ(evaluated: int, tmp_path: Path) -> Non
     assert [one.step_ns for one in told.all[:3]] == [1_000_000] * 3
 
 
-def test_forward_passes_of_products_alone_are_steps(tmp_path: Path) -> None:
-    """A compiled model has no other ops: blocks of two products, and a last product in no layer."""
+@pytest.mark.parametrize("is_region", [True, False])
+def test_compiled_forward_passes_of_products_alone_are_steps(is_region: bool, tmp_path: Path) -> None:
+    """They are blocks of two products. Regions tell passes from blocks; a product outside of them is in no layer."""
     wide, narrow, last = (("aten::mm", "aten::mm", [[4, 4], [4, width]]) for width in (8, 4, 9))
-    ops: list[Op] = [*[wide, narrow] * 3, last]
+    ops: list[Op] = [*[wide, narrow] * 3, *[last] * is_region]
     events = [row for at in range(4) for row in step(ops, FIRST_US + 1000 * at, 100 + 200 * at)[: 4 * len(ops)]]
+    if is_region:
+        events += [row("cpu_op", "Torch-Compiled Region: 0/0", 7, 7, FIRST_US + 1000 * at, 139) for at in range(4)]
     analysis = mio2trace.analyse([kineto_file(tmp_path, events)])
-    (measures,) = analysis.run.measures
-    assert [(one.kernels, one.step_ns) for one in measures.steady.told.all] == [(6, 109_000)] * 4
+    found = [(one.kernels, one.step_ns) for one in analysis.run.measures[0].steady.told.all]
+    assert found == ([(6, 109_000)] * 4 if is_region else [(24, 3_109_000)])
     (section,) = report_of(analysis, analysis.runs).sections
-    assert "(4 iterations; 14.3 % of the kernel time is in no iteration)" in section.verdict
+    assert ("(4 iterations; 14.3 % of the kernel time is in no iteration)" in section.verdict) is is_region
 
 
 @pytest.mark.parametrize("is_graph", [True, False])

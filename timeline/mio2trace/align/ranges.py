@@ -265,7 +265,7 @@ def marked_steps(profile: Profile) -> tuple[MarkedStep, ...]:
     for families in (engine, numbered):
         if families:  # of families within each other the outermost takes most time
             longest = max(families.values(), key=lambda ranges: sum(made.end_ns - made.start_ns for made in ranges))
-            apart = _apart(longest)
+            apart = outer_ranges(longest)
             is_anew = families is numbered and not _grow(_counts(apart))
             if is_anew and have_few(launch_times(profile), _spans(apart), _MOST):
                 continue  # parts of a forward pass are counted anew in each, as the batches of an epoch are
@@ -273,7 +273,7 @@ def marked_steps(profile: Profile) -> tuple[MarkedStep, ...]:
             if families is numbered:
                 return steps
             around = [made for text, ranges in others.items() if _AROUND.fullmatch(text) for made in ranges]
-            return _with_what_follows(profile, _batches(steps, _apart(around)))
+            return _with_what_follows(profile, _batches(steps, outer_ranges(around)))
     return _of_equal_text(profile, others) or _by_optimizers(profile)
 
 
@@ -346,7 +346,7 @@ def _kind(phase: str, batch: int | None) -> str:
     return f"{phase} bs={batch}" if batch is not None else phase
 
 
-def _apart(ranges: Iterable[Range]) -> list[Range]:
+def outer_ranges(ranges: Iterable[Range]) -> list[Range]:
     """Sort by time and drop ranges that begin within an earlier one (another thread's mark of the step)."""
     kept: list[Range] = []
     for made in sorted(ranges, key=lambda one: (one.start_ns, -one.end_ns)):
@@ -421,7 +421,7 @@ def _of_equal_text(profile: Profile, by_text: dict[str, list[Range]]) -> tuple[M
     for ranges in several if len(launches) else ():
         if len(ranges) <= len(best):
             continue
-        apart = _apart(ranges)
+        apart = outer_ranges(ranges)
         if _are_counted(apart) and not _grow(_counts(apart)):
             continue  # parts of a step are counted anew in each step
         if len(apart) == len(ranges) and not have_few(launches, _spans(apart)):
@@ -447,7 +447,7 @@ def optimizer_ends(profile: Profile) -> list[int]:
     for made in profile.ranges:
         if made.text.startswith(OPTIMIZER_STEP):
             by_text[made.text].append(made)
-    calls = [_apart(ranges) for ranges in by_text.values()]
+    calls = [outer_ranges(ranges) for ranges in by_text.values()]
     last = max(calls, key=lambda ranges: (len(ranges), ranges[0].start_ns), default=[])
     return [made.end_ns for made in last] if len(last) > 1 else []
 

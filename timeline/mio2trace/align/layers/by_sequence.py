@@ -12,7 +12,15 @@ from typing import NamedTuple
 import msgspec
 
 from mio2trace.align.links import DOUBTED, NONE
-from mio2trace.align.ranges import Execution, MarkedStep, OpenRanges, Sequenced, optimizer_ends, step_at
+from mio2trace.align.ranges import (
+    Execution,
+    MarkedStep,
+    OpenRanges,
+    Sequenced,
+    optimizer_ends,
+    outer_ranges,
+    step_at,
+)
 from mio2trace.model.profile import Profile, Range
 from mio2trace.ops.ranges import (
     ANCHORS,
@@ -192,9 +200,10 @@ def layers_by_sequence(
 def _numbering(ops: Sequence[ForwardOp], steps: Sequence[MarkedStep], profile: Profile) -> Callable[[int], int | None]:
     """Return a function that gives the step at a time: marked steps, else what the ops repeat.
 
-    A step begins at an op with parameters; without any, as in a compiled model, at a product or attention. It holds all
-    before the next such op: other ops, a backward pass, an optimizer. Without shapes, a net of convolutions and norms
-    by turns seems to begin again at each of them. If nothing repeats, as with sizes that vary, optimizers end steps.
+    A step begins at an op with parameters; without any, at the first product or attention of a compiled region, because
+    one pass may be layers that are equal. It holds all before the next such op: other ops, a backward pass, an
+    optimizer. Without shapes, a net of convolutions and norms by turns seems to begin again at each of them. If nothing
+    repeats, as with sizes that vary, optimizers end steps.
     """
     if steps:
         return lambda ns: None if (step := step_at(steps, ns)) is None else step.number
@@ -202,8 +211,8 @@ def _numbering(ops: Sequence[ForwardOp], steps: Sequence[MarkedStep], profile: P
     began: list[tuple[int, bool, Hashable]] = [
         (made.start_ns, False, parts[made.text]) for made in profile.ranges if made.text in parts
     ]
-    beginning = WITH_PARAMETERS if any(op.kind in WITH_PARAMETERS for op in ops) else ANCHORS
-    began += [(op.start_ns, op.kind in beginning, op.signature) for op in ops if op.kind in NAMED or op.is_anchor]
+    beginning = {op.place for op in ops if op.kind in WITH_PARAMETERS} or _first_in_regions(ops, profile)
+    began += [(op.start_ns, op.place in beginning, op.signature) for op in ops if op.kind in NAMED or op.is_anchor]
     begins: list[int] = []
     signatures: list[list[Hashable]] = []
     for ns, may_begin, what in sorted(began, key=itemgetter(0)):
@@ -215,6 +224,18 @@ def _numbering(ops: Sequence[ForwardOp], steps: Sequence[MarkedStep], profile: P
     period = max(1, _period([*map(tuple, signatures)]))
     starts = begins[period::period] or optimizer_ends(profile)
     return lambda ns: bisect_right(starts, ns)
+
+
+def _first_in_regions(ops: Sequence[ForwardOp], profile: Profile) -> set[int]:
+    """Return the places of the first product or attention of each call of a compiled region."""
+    regions = outer_ranges(made for made in profile.ranges if made.text.startswith(REGIONS))
+    starts = [made.start_ns for made in regions]
+    firsts: dict[int, int] = {}
+    for op in ops:
+        region = bisect_right(starts, op.start_ns) - 1
+        if op.is_anchor and region >= 0 and op.start_ns < regions[region].end_ns:
+            firsts.setdefault(region, op.place)
+    return {*firsts.values()}
 
 
 def _signatures(part: Sequence[ForwardOp]) -> dict[str, tuple[Hashable, ...]]:
