@@ -542,7 +542,8 @@ def test_compiled_forward_passes_of_products_alone_are_steps(is_region: bool, tm
 
 @pytest.mark.parametrize("is_graph", [True, False])
 def test_steps_of_a_compiled_training_end_with_its_optimizer(tmp_path: Path, is_graph: bool) -> None:
-    """No op of its forward pass has parameters: a graph runs it, or products in a compiled region."""
+    """No op of its forward pass has parameters: a graph runs it, or products in a compiled region. Nothing shows where
+    the first step begins; an evaluation is in none."""
     events = []
     for number in range(4):
         at = 1000 * number
@@ -553,11 +554,15 @@ def test_steps_of_a_compiled_training_end_with_its_optimizer(tmp_path: Path, is_
         for what, begun in (("zero_grad", 400), ("step", 500)):
             events.append(row("user_annotation", f"Optimizer.{what}#Adam.{what}", 7, 7, FIRST_US + at + begun, 60))
         events += launched(10 * number + 2, at + 510, 20, "adam", pid=7)
-    (measures,) = mio2trace.analyse([kineto_file(tmp_path, events)]).run.measures
-    told = measures.steady.told
+    events += launched(99, 9000, 640, "evaluation", pid=7, call="hipGraphLaunch")
+    analysis = mio2trace.analyse([kineto_file(tmp_path, events)])
+    told = analysis.run.measures[0].steady.told
     assert [(one.kernels, one.kernel_ns, one.step_ns) for one in told.all] == [
         (2, 320_000, 510_000), *[(2, 320_000, 1_000_000)] * 3
     ]  # fmt: skip
+    assert told.rule.startswith("iterations 2-4, of 4 recorded; the begin of 1 is not known")
+    (section,) = report_of(analysis, analysis.runs).sections
+    assert "(3 steady of 4; 33.3 % of the kernel time is in no iteration)" in section.verdict
 
 
 @pytest.mark.parametrize(

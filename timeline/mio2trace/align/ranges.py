@@ -213,7 +213,8 @@ _PHASES = {
 
 
 class MarkedStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A marked step with host times in ns. ``kind``: ``decode bs=32``, may be empty. ``batch``: requests."""
+    """A marked step with host times in ns. ``kind``: ``decode bs=32``, may be empty. ``batch``: requests.
+    ``is_marked``: false if only optimizers show the steps, so the begin of the first one is not known."""
 
     number: int
     start_ns: int
@@ -222,6 +223,7 @@ class MarkedStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     phase: str = ""
     batch: int | None = None
     tokens: int | None = None
+    is_marked: bool = True
 
 
 def is_step(made: Range) -> bool:
@@ -438,7 +440,9 @@ def _by_optimizers(profile: Profile) -> tuple[MarkedStep, ...]:
         return ()
     begins = [min(int(launches[0]), ends[0]), *ends[:-1]]
     steps = enumerate(zip(begins, ends, strict=True), 1)
-    return tuple(MarkedStep(number=number, start_ns=start, end_ns=end) for number, (start, end) in steps)
+    return tuple(
+        MarkedStep(number=number, start_ns=start, end_ns=end, is_marked=False) for number, (start, end) in steps
+    )
 
 
 def optimizer_ends(profile: Profile) -> list[int]:

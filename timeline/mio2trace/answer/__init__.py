@@ -378,7 +378,8 @@ def _outside(subject: Subject) -> str:
     told, whole_ns = subject.steady.told, subject.measures.whole.kernel_ns or 0
     alignment = subject.measures.alignment
     repeated = told.told_by == "repetition"
-    if not repeated and (alignment.steps or alignment.logs or subject.measures.searches):
+    is_marked = any(step.is_marked for step in alignment.steps)
+    if not repeated and (is_marked or alignment.logs or subject.measures.searches):
         return ""
     outside_ns = whole_ns - sum(one.kernel_ns for one in told.all)
     much = outside_ns > OUTSIDE * whole_ns  # never without any time

@@ -17,7 +17,8 @@ commands launched before the recording or between two steps are in no iteration.
   the shorter one counts;
 * *endless*: the last of iterations that only repeat, if the lengths of others are known. Nothing shows where it ends.
   Nor is the last step of an unmarked training, or the last execution of an XLA program, as long as the others, which
-  last until the next one begins. Its length makes no other one cold.
+  last until the next one begins. Its length makes no other one cold. Of steps that only optimizers show it is the first
+  one: nothing shows where it begins.
 
 A single complete iteration may be cold, and the rule says so, unless a warm-up phase ran its kernels before, or its
 mark (``ProfilerStep#6``) shows that steps ran before it. So may the first of two repetitions.
@@ -205,7 +206,8 @@ def iterations_of(
     is_warm_up = phase == "warm-up" and bool(counted)
     # The end of the last repetition is unknown: it is in no mean, so that all of them are over the same iterations.
     repeated = told_by == "repetition"
-    endless = [at for at in counted if at == unmarked or (repeated and found[at].step_ns is None)]
+    beginless = 0 if alignment.steps and not alignment.steps[0].is_marked else NONE
+    endless = [at for at in counted if at in (unmarked, beginless) or (repeated and found[at].step_ns is None)]
     if alignment.profile.calls_wait or len(endless) == len(counted):
         endless = []
     counted = [at for at in counted if at not in endless]
@@ -465,7 +467,8 @@ def _rule(
         off = f"cut off by the profile's {'begin' if at < counted[0] else 'end'}"
         parts.append(f"{found[at].number} is {f'not whole: {why[at]}' if at in why else off}")
     parts += [f"{number} took over {LONGER:g} times as long as the other" for number in told.longer]
-    parts += [f"the end of {number} is not known" for number in told.endless]
+    for number in told.endless:
+        parts.append(f"the {'begin' if number < found[counted[0]].number else 'end'} of {number} is not known")
     others = Counter(
         one.kind for one in found if one.kernels and one.kind != told.kind and one.number not in told.incomplete
     )
