@@ -34,8 +34,11 @@ from mio2trace.evidence import (
 )
 from mio2trace.model.profile import Clock, Process, Range
 from mio2trace.notes import Notes
+from mio2trace.readers import kineto
 from tests.conftest import ROOT
+from tests.kineto_files import kineto_file, row
 from tests.records import enqueued, made_operation, opencl_profile, process_of_a_job
+from tests.rocm_files import read
 
 PACKAGE = Path(mio2trace.__file__).parent
 
@@ -244,3 +247,14 @@ def test_many_ranges_that_overlap_are_nested_quickly() -> None:
     begun = process_time()
     assert len(_opened([(f"r{at}", at, at + 2 * number) for at in range(number)], [number])) == 1
     assert process_time() - begun < 4
+
+
+def test_a_range_that_ends_later_by_rounding_is_within_the_other(tmp_path: Path) -> None:
+    """Begin and length in whole us: the inner op may end up to 1 us behind the outer one."""
+    ops = [row("cpu_op", text, 7, 7, begun, us) for text, begun, us in (("outer", 10, 9), ("inner", 15, 5))]
+    call = row("cuda_runtime", "hipLaunchKernel", 7, 7, 16, 1, correlation=1)
+    kernel = row("kernel", "k", 2, 0, 18, 1, device=2, stream=0, correlation=1)
+    (profile,) = read(kineto_file(tmp_path, [*ops, call, kernel]), kineto)
+    opened = OpenRanges(profile)
+    (place,) = opened.range_of
+    assert [profile.ranges[at].text for at in (place, *opened.around(place))] == ["inner", "outer"]
