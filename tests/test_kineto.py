@@ -506,6 +506,16 @@ def test_a_trace_behind_another_in_one_file_is_missed(parts: int, lost: int, tmp
     assert measures.completeness.counts.get("unreadable", 0) == lost
 
 
+@pytest.mark.parametrize("end", [b"],", b"]", b"]}", b"] } ,\n"])
+def test_events_behind_the_end_of_their_array_are_missed(end: bytes, tmp_path: Path) -> None:
+    """Damage made an end between two events; what follows is no other content of the file."""
+    data = trace(rows())
+    at = data.rindex(b',\n  {\n   "ph"')
+    path = saved(tmp_path / "made.json", data[:at] + end + data[at + 1 :])
+    (measures,) = mio2trace.analyse([path]).run.measures
+    assert measures.completeness.counts["unreadable"] == 1
+
+
 @pytest.mark.parametrize("written", [b'"C:\\prog"', b""])
 def test_a_profile_without_a_kernel_of_its_file_is_incomplete(written: bytes, tmp_path: Path) -> None:
     """Its name is written as no JSON is."""

@@ -201,6 +201,16 @@ def test_ops_of_one_type_that_differ_much_are_no_damage(tmp_path: Path) -> None:
     assert "profile complete\n" in invoked("report", path).stdout
 
 
+def test_events_behind_the_end_of_their_array_are_told(tmp_path: Path) -> None:
+    named = {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "/job:localhost/device:CPU:0 Compute"}}
+    op = {"ph": "X", "cat": "Op", "name": "Relu", "pid": 1, "tid": 0, "ts": START_US, "dur": 3, "args": {"name": "v"}}
+    whole = json.dumps({"traceEvents": [named, op, {**op, "ts": START_US + 9}]})
+    at = whole.rindex(", {")
+    path = saved(tmp_path / "run.json", f"{whole[:at]}]{whole[at:]}")
+    found = [note.kind for note in converted(path)[1].notes.problems]
+    assert found == ["record of a profile that could not be read: skipped"]
+
+
 @pytest.mark.parametrize(("steps", "said"), [(1, []), (3, ["timelines of 3 steps in one file"])])
 def test_steps_that_a_script_merged_into_one_timeline_are_apart(steps: int, said: list[str], tmp_path: Path) -> None:
     """Scripts append the events of each step; devices of later ones may be others."""

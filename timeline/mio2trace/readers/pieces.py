@@ -78,6 +78,8 @@ _BETWEEN = late(rb"\}\s*,\s*(?=\{\s*" + _FIRST_KEYS.encode() + b")")
 _NEXT = late(r"\{\s*" + _FIRST_KEYS)
 _OPENING = late(rb'"traceEvents"\s*:\s*\[')
 _ALONE = late(rb"\s*\[")
+_EVENT_BEHIND = late(rb"\s*\}?[\s,]*\{")
+"""Another event or another trace behind the closing bracket, which damage can put between two events."""
 _SPACE = late(r"[\s,]*")
 _LONE_SURROGATE = late("[\ud800-\udfff]")
 _NO_VALUE = late(rb'(?<![\\\s:,\[{])(?<!"name)(?<!"cat)(?<!"ph)("\s*:\s*)(?:-?(?:inf|nan|NaN|Infinity)\s*)?(?=[,}])')
@@ -222,7 +224,8 @@ class EventArray:
         for block in self._blocks:  # only if the array is closed before the last piece
             if len(self._after) < LONGEST_EVENT:
                 self._after += block
-        if self._after.strip(_PADDING) if self.is_alone else _OPENING.search(self._after):  # another trace
+        after = self._after
+        if after.strip(_PADDING) if self.is_alone else _OPENING.search(after) or _EVENT_BEHIND.match(after):
             self._notes.unreadable(f"{self._place}: behind the array of events")
 
     def _texts(self) -> Iterator[tuple[bytes, bool]]:
