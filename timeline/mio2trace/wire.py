@@ -108,13 +108,19 @@ Fields = dict[int, tuple[str, Any]]
 Value = TypeVar("Value", int, str, Message)
 
 
+class Whole(dict[int, tuple[str, Any]]):
+    """The `Fields` of a message that has no others, as the entry of a map: any other field is damage."""
+
+
 def message(data: bytes, found: Iterable[Field], known: Fields, begin: int = 0) -> Message:
     """Return the ``known`` ones among the fields of the message at ``begin``. Raises `WireError`, also if one has
-    another wire type."""
+    another wire type, or is unknown to a `Whole`."""
     made: Message = {}
     for tag, at, end in found:
         name, kind = known.get(tag >> 3, ("", None))
         if kind is None:
+            if isinstance(known, Whole):
+                raise unexpected(tag, begin)
             continue
         values = made.setdefault(name, [])
         wire = tag & 7

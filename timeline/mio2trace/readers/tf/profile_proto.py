@@ -41,11 +41,11 @@ _TYPES = {1: "float", 2: "double", 3: "int32", 9: "int64", 10: "bool", 14: "bflo
 
 def _map(value: Any) -> wire.Fields:
     """Return the fields of an entry of a map from integers."""
-    return {1: ("key", int), 2: ("value", value)}
+    return wire.Whole({1: ("key", int), 2: ("value", value)})
 
 
-_TUPLE: wire.Fields = {1: ("numbers", list)}
-_TIMES: wire.Fields = {1: ("device", str), 2: ("times", {1: ("pairs", _TUPLE)})}
+_TUPLE: wire.Fields = wire.Whole({1: ("numbers", list)})
+_TIMES: wire.Fields = wire.Whole({1: ("device", str), 2: ("times", wire.Whole({1: ("pairs", _TUPLE)}))})
 _HELD = ("requested_bytes", "peak_bytes", "residual_bytes", "output_bytes", "read_us", "in_use_bytes")
 _STEP: wire.Fields = {
     1: ("run_count", int), 2: ("first_us", int), 3: ("last_us", int), 4: ("accelerator", _TIMES), 5: ("cpu", _TIMES),
@@ -55,7 +55,7 @@ _ATTRIBUTE: wire.Fields = {1: ("list", {3: ("numbers", list)}), 2: ("text", str)
 _NODE: wire.Fields = {
     1: ("name", str), 2: ("inputs", _map(int)), 4: ("shape", list), 5: ("op_types", str), 6: ("device", str),
     8: ("float_ops", int), 9: ("op", str), 10: ("trace", slice),
-    11: ("attributes", {1: ("key", str), 2: ("value", _ATTRIBUTE)}),
+    11: ("attributes", {1: ("key", str), 2: ("value", slice)}),
     12: ("steps", _map(_STEP)), 14: ("sources", _map(int)), 15: ("outputs", _map(_TUPLE)),
 }  # fmt: skip
 _FILE: wire.Fields = {1: ("nodes", _map(_NODE)), 3: ("steps", list), 4: ("strings", _map(str))}
@@ -110,12 +110,13 @@ class _Decoder:
         """Read the outermost message field by field, so that a cut file is read up to the cut."""
         data, found = self._data, Notes()
         walk = wire.Walk(data, self._place, found, "TFProf profile damaged: read up to there")
+        begin = 0
         for field in walk.parts(0, len(data)):
             if walk.error is not None:
                 break  # the field that was cut
             part: wire.Message = {}
             try:
-                part = wire.message(data, [field], _FILE)
+                part = wire.message(data, [field], _FILE, begin)
                 for entry in wire.messages(part, "nodes"):
                     self._nodes[wire.newest(entry, "key", 0)] = self._node(wire.newest(entry, "value", {}), field[1])
             except wire.WireError as error:
@@ -123,6 +124,7 @@ class _Decoder:
                 self._problem = self._problem or str(error)
             self._steps += part.get("steps", ())
             self._strings |= _pairs(part, "strings", "")
+            begin = field[2] or wire.varint(data, wire.varint(data, begin, len(data))[1], len(data))[1]
         if walk.error is not None and not self._nodes:
             cut = "file cut off: " if isinstance(walk.error, wire.CutError) else ""
             raise InputError(f"{self._place}: {cut}{walk.error}; expected the nodes of a ProfileProto")
@@ -135,26 +137,35 @@ class _Decoder:
             raise wire.WireError(at, "a node without a name")
         if name.count("/") >= MOST_COMPONENTS:
             raise wire.WireError(at, f"a name of more than {MOST_COMPONENTS} components")
-        attributes = (
-            (wire.newest(one, "key", ""), wire.newest(one, "value", {})) for one in wire.messages(node, "attributes")
-        )
+        attributes = {
+            key: self._attribute(*one["value"][-1])
+            for one in wire.messages(node, "attributes")
+            if (key := wire.newest(one, "key", "")) in _ATTRIBUTES and "value" in one
+        }
         outputs = _pairs(node, "outputs", wire.Message())
         shapes: dict[int, Shape] = {slot: tuple(shape.get("numbers", ())) for slot, shape in outputs.items()}
         made = TfNode(
             name=name,
-            op=intern(wire.newest(node, "op", "") or name),
+            op=intern(wire.newest(node, "op", "")) or name,
             op_types=tuple(map(intern, node.get("op_types", ()))),
             device=intern(wire.newest(node, "device", "")),
             shape=tuple(node.get("shape", ())),
             float_ops=wire.newest(node, "float_ops", 0),
             output_shapes=tuple(sorted(shapes.items())),
-            attributes={
-                key: shown for key, value in attributes if key in _ATTRIBUTES and (shown := _attribute_text(value))
-            },
+            attributes={key: shown for key, shown in attributes.items() if shown},
             steps=tuple(sorted(map(self._step, wire.messages(node, "steps")), key=lambda step: step.step)),
         )
         trace = (node.get("trace") or [(0, 0)])[-1]
         return made, _Links(_pairs(node, "inputs", 0), _pairs(node, "sources", 0), shapes, trace)
+
+    def _attribute(self, at: int, stop: int) -> str:
+        """Return an AttrValue as text: ``SAME``, ``float``, ``1x2x2x1``; empty for any other value."""
+        value = wire.message(self._data, wire.fields(self._data, at, stop), _ATTRIBUTE, at)
+        if "text" in value:
+            return word if _WORD.fullmatch(word := value["text"][-1]) else ""
+        if "type" in value:
+            return _TYPES.get(value["type"][-1], f"type {value['type'][-1]}")
+        return "x".join(str(number) for one in wire.messages(value, "list") for number in one.get("numbers", ()))
 
     def _step(self, entry: wire.Message) -> NodeStep:
         """Read an entry of the map from step id to ExecProfile."""
@@ -233,12 +244,3 @@ _Item = TypeVar("_Item", int, str, wire.Message)
 def _pairs(of: wire.Message, name: str, without: _Item) -> dict[int, _Item]:
     """Return a map from integers."""
     return {wire.newest(one, "key", 0): wire.newest(one, "value", without) for one in wire.messages(of, name)}
-
-
-def _attribute_text(value: wire.Message) -> str:
-    """Return an AttrValue as text: ``SAME``, ``float``, ``1x2x2x1``; empty for any other value."""
-    if "text" in value:
-        return word if _WORD.fullmatch(word := value["text"][-1]) else ""
-    if "type" in value:
-        return _TYPES.get(value["type"][-1], f"type {value['type'][-1]}")
-    return "x".join(str(number) for one in wire.messages(value, "list") for number in one.get("numbers", ()))
