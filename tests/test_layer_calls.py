@@ -496,6 +496,19 @@ def test_an_unmarked_step_of_training_lasts_until_the_next(tmp_path: Path, is_tr
     assert measures.steady.told.steady == ((1, 2, 3) if is_trained else (1, 2, 3, 4))
 
 
+def test_two_optimizers_in_a_row_end_one_step(tmp_path: Path) -> None:
+    events = []
+    for number in range(3):
+        at = 1000 * number
+        events += launched(10 * number, at + 50, 300, "forward", pid=7, call="hipGraphLaunch")
+        for part in (1, 2):
+            begun = at + 300 + 100 * part
+            events.append(row("user_annotation", "Optimizer.step#Adam.step", 7, 7, FIRST_US + begun, 60))
+            events += launched(10 * number + part, begun + 10, 20, "adam", pid=7)
+    (measures,) = mio2trace.analyse([kineto_file(tmp_path, events)]).run.measures
+    assert [one.kernel_ns for one in measures.steady.told.all] == [340_000] * 3
+
+
 def test_what_a_training_launches_behind_its_layers_is_in_the_step(tmp_path: Path) -> None:
     """An optimizer that nothing names, between the backward pass and the next forward pass."""
     events = []

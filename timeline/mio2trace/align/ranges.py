@@ -446,14 +446,20 @@ def _by_optimizers(profile: Profile) -> tuple[MarkedStep, ...]:
 
 
 def optimizer_ends(profile: Profile) -> list[int]:
-    """Return when the last optimizers of the steps ended, if there are several steps."""
+    """Return when the last optimizers of the steps ended, if there are several steps. Nothing is launched between two
+    optimizers of one step."""
     by_text: dict[str, list[Range]] = defaultdict(list)
     for made in profile.ranges:
         if made.text.startswith(OPTIMIZER_STEP):
             by_text[made.text].append(made)
     calls = [outer_ranges(ranges) for ranges in by_text.values()]
     last = max(calls, key=lambda ranges: (len(ranges), ranges[0].start_ns), default=[])
-    return [made.end_ns for made in last] if len(last) > 1 else []
+    launches = launch_times(profile)
+    ends = [made.end_ns for made in last]
+    if ends and len(launches):
+        ended, begun = np.searchsorted(launches, ends), np.searchsorted(launches, [made.start_ns for made in last])
+        ends = [end for end, at, next_ in zip(ends, ended, [*begun[1:], None], strict=True) if at != next_]
+    return ends if len(ends) > 1 else []
 
 
 def launch_times(profile: Profile) -> Numbers:
