@@ -26,6 +26,7 @@ import pytest
 import mio2trace
 from mio2trace.commands import serve as viewer
 from mio2trace.commands.serve import UI, ViewError, bound, find_trace, slowest_layer
+from mio2trace.notes import InputError
 from mio2trace.trace import Process, Slice, Trace, Track
 from mio2trace.writers import WRITERS
 from tests.commands import invoked, stderr_of
@@ -328,6 +329,18 @@ def test_rates_are_pinned_where_their_group_is_closed(folder: Path) -> None:
 
 
 view = partial(invoked, "view")
+
+
+def test_a_trace_is_the_file_of_the_path_that_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Named as it was given; a folder above one that a link leads to is not that of the link; `-` is a file."""
+    (tmp_path / "far" / "below").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("far/below")
+    (tmp_path / "far" / "out.json").write_text("[]")
+    monkeypatch.chdir(tmp_path)
+    assert find_trace("link/../out.json").read_text() == "[]"
+    for name, complaint in ("none.json", "^none.json: No such file"), ("-", "^./-: No such file"):
+        with pytest.raises(InputError, match=complaint):
+            find_trace(name)
 
 
 def test_a_bad_file_is_one_line(tmp_path: Path) -> None:

@@ -26,9 +26,8 @@ import click
 
 from mio2trace.commands import Command, complete_files, damaged_option, flag, say, size, tell
 from mio2trace.notes import InputError, Notes
-from mio2trace.source import Source
 from mio2trace.trace import Slice
-from mio2trace.writers import head_of, slices
+from mio2trace.writers import head_of, opened, slices
 
 UI = "https://ui.perfetto.dev"
 PORT = 9001
@@ -56,7 +55,7 @@ class ViewError(InputError):
 
 def find_trace(name: str) -> Path:
     """Return the path of a trace; raises `InputError` if the file is no trace."""
-    with contextlib.closing(Source(os.path.abspath(name), 0, Notes())) as source:
+    with contextlib.closing(opened(Path(name), Notes())) as source:
         head = source.head
     if not head.startswith(b"\n") and not head.lstrip().startswith((b"{", b"[")):
         made = "; `mio2trace FILE... -o out.pftrace` makes one of a profile"

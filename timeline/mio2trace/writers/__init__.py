@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import re
 import zlib
 from collections import deque
@@ -112,9 +111,16 @@ def _writer(path: Path) -> Writer | None:
     return next((writer for writer in WRITERS if writer.LOOKS.match(head) and _GENERATOR in head), None)
 
 
+def opened(path: Path, notes: Notes) -> Source:
+    """Open a trace, by its path as it was given. Raises `InputError` if it cannot be read."""
+    source = Source("./-" if str(path) == "-" else str(path), 0, notes)  # no trace is read from standard input
+    source.advice = ""
+    return source
+
+
 def head_of(path: Path) -> bytes:
     """Return the first bytes, decompressed, as far as possible."""
-    with contextlib.suppress(InputError), contextlib.closing(Source(os.path.abspath(path), 0, Notes())) as source:
+    with contextlib.suppress(InputError), contextlib.closing(opened(path, Notes())) as source:
         return source.head
     return b""
 
@@ -132,8 +138,7 @@ def slices(
         return
     notes = Notes() if notes is None else notes
     found, own = Found(), Notes()
-    with contextlib.closing(Source(os.path.abspath(path), 0, own)) as source:
-        source.advice = ""
+    with contextlib.closing(opened(path, own)) as source:
         checked = Checked(source.blocks())
         yield from writer.slices(cast(BinaryIO, io.BufferedReader(checked, 1 << 18)), category, found)
     faults = [note.kind.partition(":")[0] for note in own]
