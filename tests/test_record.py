@@ -330,6 +330,14 @@ def test_a_signal_ends_the_waiting_for_what_a_program_left_behind(tmp_path: Path
     running.communicate()
 
 
+def test_output_that_looks_like_a_damaged_file_is_recorded_like_any_other(tmp_path: Path) -> None:
+    """It begins as compressed data does, and cannot be decompressed."""
+    (tmp_path / "log").write_bytes(b"\x1f\x8b\x08garbage")
+    (tmp_path / "none").mkdir()
+    came = session.look(str(tmp_path / "log"), str(tmp_path / "none"))
+    assert (came.log.size, came.log.known) == (10, False)
+
+
 def test_a_reader_that_has_gone_is_the_programs_to_notice(tmp_path: Path) -> None:
     """As without us: `record -- yes | head -1` ends."""
     line = f"{shlex.quote(sys.executable)} -m mio2trace record -q -- yes | head -1; echo ${{PIPESTATUS[0]}}"

@@ -233,11 +233,14 @@ def _kernels(profile: Profile) -> int:
 def _read(path: str, reader: Reader) -> tuple[Records, set[str]]:
     """Return the records of a file, and the files that were read with it. A file that cannot be read counts as
     empty."""
-    with contextlib.closing(Source(path, 0, Notes())) as source:
-        records: Records = []
-        with contextlib.suppress(InputError):
+    records: Records = []
+    together: set[str] = set()
+    with contextlib.suppress(InputError), contextlib.closing(Source(path, 0, Notes())) as source:
+        try:
             records = reader.read(source, ReadOptions(), Notes())
-        return records, {other.path for other in source.companions}
+        finally:
+            together = {other.path for other in source.companions}
+    return records, together
 
 
 def _parts(folder: str) -> Iterator[Part]:
