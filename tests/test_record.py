@@ -583,6 +583,17 @@ def test_a_variable_of_the_persons_own_is_named_as_the_cause() -> None:
     assert line == "kernels but no line of MIOpen's: MIOPEN_ENABLE_LOGGING=0 is yours, and stayed"
 
 
+def test_calls_in_a_log_are_counted_with_the_threads_that_computed(tmp_path: Path) -> None:
+    """A call that only describes a tensor or an operation counts, its thread does not."""
+    head = "{0} MIOpen(HIP): miopenStatus_t miopen"
+    run = head + "ConvolutionForward(miopenHandle_t, const void *){{\n{0} x = 0x7ff\n{0} }}\n"
+    create = head + "Create(miopenHandle_t *){{\n{0} }}\n"
+    text = "".join((run.format(71), create.format(73), run.format(72), run.format(71)))
+    (tmp_path / "none").mkdir()
+    log = session.look(str(saved(tmp_path / "run.log", text)), str(tmp_path / "none")).log
+    assert (log.calls, log.threads, log.kernels, log.known) == (4, {71, 72}, 0, True)
+
+
 def test_profiles_of_several_processes_in_one_log_are_counted(tmp_path: Path) -> None:
     """Those that computed nothing, such as the shell around them, are none."""
     block = '[dv/dt] <<\n[{"call": "clEnqueueNDRangeKernel", "name": "k"}]\n[dv/dt] >>\n'
