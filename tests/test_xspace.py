@@ -20,9 +20,11 @@ from mio2trace.model.profile import Profile
 from mio2trace.notes import Notes
 from mio2trace.readers import xla
 from mio2trace.readers.xla import layer_of
+from tests import xspace_made
 from tests.commands import invoked, printed
 from tests.often import present, saved
 from tests.rocm_files import read, samples
+from tests.tf_files import number
 from tests.xspace_made import BEGUN_NS, CONV, MODULE, OPS, Event, Line, jax_run, plane, tf_run
 from tests.xspace_read import kernels_by_hand
 
@@ -126,6 +128,16 @@ def test_problems_are_those_of_the_program(tmp_path: Path) -> None:
     gemm = present(of["cublas-gemm.2"].gemm)
     assert (gemm.m, gemm.n, gemm.k, gemm.batch) == (8, 10, 128, 1)
     assert of["loop_fusion"].flop is None
+
+
+@pytest.mark.parametrize("target", [number(28, 1), b"\xe2\x01\x7f", b"\x0b"])
+def test_a_damaged_instruction_is_lost_alone(target: bytes) -> None:
+    """Its target is a number, longer than the instruction, of a wire type that no field has."""
+    other = xspace_made.instruction("dot.9", "dot", 10, xspace_made.shape([2]), more=target)
+    wanted = frozenset(name for name, _, _ in OPS)
+    found = xla.instructions(xspace_made.program(MODULE, [other]) + xspace_made.hlo(), wanted | {"dot.9"})
+    assert found == xla.instructions(xspace_made.hlo(), wanted)
+    assert found.keys() == wanted
 
 
 def test_a_bundle_keeps_the_problems_of_the_program(tmp_path: Path) -> None:

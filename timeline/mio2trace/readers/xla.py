@@ -258,13 +258,16 @@ def instructions(data: bytes, wanted: frozenset[str]) -> dict[str, Instruction]:
             for module in _parts(data, (0, len(data)), 0x0A)
             for computation in _parts(data, module, 0x1A)
         ):
-            one = wire.message(data, wire.fields(data, *span), _INSTRUCTION)
+            try:
+                one = wire.message(data, wire.fields(data, *span), _INSTRUCTION)
+            except wire.WireError:
+                continue  # others do not need it
             if "shape" in one:
                 shapes[wire.newest(one, "id", 0)] = one["shape"][-1]
             if (name := wire.newest(one, "name", "")) in wanted:
                 raw.setdefault(name, one)
     except wire.WireError:
-        pass  # complete instructions are kept
+        pass  # those before the damage are kept
     found = {}
     for name, one in raw.items():
         try:
