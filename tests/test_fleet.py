@@ -207,6 +207,18 @@ def test_every_number_of_every_question_is_counted_again_from_the_tables(seed: i
             assert differences(count_again(tables), said) == [], name
 
 
+@pytest.mark.parametrize(("last_ms", "listed"), [(109, []), (110, ["run4"])])
+def test_an_outlier_of_five_runs_is_more_than_six_deviations_away(
+    last_ms: int, listed: list[str], tmp_path: Path
+) -> None:
+    """3.5 + 14 / 5 = 6.3 deviations of 1.48 ms above 100 ms: 109.3 ms."""
+    made = [random_run(Random(0), f"run{number}", "2.9.0", None, 1) for number in range(5)]
+    for one, total_ms in zip(made, (98, 99, 100, 101, last_ms), strict=True):
+        one["runs"][0]["kernel_ns"] = total_ms * MS
+    write({name: [row for one in made for row in one[name]] for name in made[0]}, tmp_path / "ds", "2.9.0")
+    assert [row["run"] for row in rows_of(tmp_path / "ds", "outlier runs")] == listed
+
+
 def test_the_worst_is_first(tmp_path: Path) -> None:
     """The advice of the most severe run, not of the one with most time; the rank that the others wait for longest."""
     cells = {"run": "job", "collectives": 9, "transfer_ns": 5 * MS}

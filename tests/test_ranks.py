@@ -16,7 +16,8 @@ import pytest
 
 import mio2trace
 from mio2trace.align import Alignment, align
-from mio2trace.align.processes import relate_processes
+from mio2trace.align.processes import Collective as Ran
+from mio2trace.align.processes import paired, relate_processes
 from mio2trace.analysis import analyse
 from mio2trace.answer import report_of
 from mio2trace.answer.html import page
@@ -52,7 +53,8 @@ def rank(
     number: int, steps: Sequence[dict[str, Any]], *, meet: Sequence[int], clock: Clock = HERE, ahead: int = 0
 ) -> Profile:
     """A process that runs two layers a step, then a collective that ends at ``meet`` on all; a step says how long
-    each takes, and how long the host slept before the collective. ``ahead``: what its clock shows too much."""
+    each takes, how long the host slept before the collective, and how much earlier it launched this one. ``ahead``:
+    what its clock shows too much."""
     launches: list[tuple[str, int, int, int, int]] = []
     ranges: list[Range] = []
     now = 10 * MS
@@ -64,7 +66,8 @@ def rank(
             launches.append((kernel, now + 5 * US, now + 5 * US + step[layer], now, now + US))
             now += step[layer] + 20 * US
         slept = step.get("host", 0)
-        launches.append((ALL_REDUCE, now + slept + 5 * US, end, begin + 100 * US + slept, begin + 101 * US + slept))
+        called = begin + 100 * US + slept - step.get("early", 0)
+        launches.append((ALL_REDUCE, now + slept + 5 * US, end, called, called + US))
         now = end + 10 * US
     process = Process(index=0, pid=100 + number, rank=number, label=f"rank {number}")
     return process_of_a_job(launches, process, clock, ranges=ranges, ahead=ahead)
@@ -114,6 +117,9 @@ def test_work_that_is_another_before_each_collective_is_a_cause_together() -> No
     assert "cause   all work takes longer: 60.00 ms in 20 collectives" in lines
     host = [msgspec.structs.replace(one, made_late_by=HOST) if number % 2 else one for number, one in enumerate(met)]
     assert totals(host, of_job)[1].made_late_by == HOST
+    waited, *work = met
+    beside = totals([msgspec.structs.replace(waited, made_late_by=COMMUNICATION), *work], of_job)
+    assert (beside[1].made_late_by, beside[1].made_late_ns) == (WORK, 57 * MS)
 
 
 def test_wait_is_what_a_kernel_takes_longer_than_on_the_rank_that_comes_last() -> None:
@@ -171,6 +177,21 @@ def test_communication_that_does_not_count_is_no_work_of_its_layer() -> None:
     assert {(one.last, one.made_late_by, one.made_late_ns) for one in met} == {(1, COMMUNICATION, 3 * MS)}
 
 
+def test_communication_that_does_not_count_is_no_part_of_all_work() -> None:
+    """Of a delay of 1 ms, the own layer explains 0.3 ms, the broadcast 0.4, the host 0.3: none of them half."""
+    usual = {**USUAL, "broadcasts": ("conv2",)}
+    late = {**usual, "conv1": 1300 * US, "conv2": 1400 * US, "host": 300 * US}
+    met = meetings(job([rank(0, [usual] * 3, meet=MEET), rank(1, [late] * 3, meet=MEET)]))
+    assert {(one.last, one.lead_ns, one.made_late_by) for one in met} == {(1, MS, "")}
+
+
+def test_a_host_that_is_ahead_delays_nothing() -> None:
+    """Both launched before the previous collective ended, one of them 2 ms after the other."""
+    early, late = {**USUAL, "early": 5 * MS}, {**USUAL, "early": 5 * MS, "host": 2 * MS}
+    met = meetings(job([rank(0, [early] * 3, meet=MEET), rank(1, [late] * 3, meet=MEET)]))
+    assert {(one.last, one.lead_ns, one.made_late_by) for one in met} == {(1, 2 * MS, "")}
+
+
 def test_where_clocks_are_not_known_the_durations_tell_who_came_last() -> None:
     """Clocks of which only the collectives tell anything, one of them five minutes ahead: the same, from durations."""
     met = meetings(job(unknown := three(clock=UNKNOWN, ahead=300_000 * MS)))
@@ -226,6 +247,13 @@ def test_streams_may_run_messages_in_another_order_on_each_rank(tmp_path: Path) 
         (32, 3, 1, "rank 1"), (4, 0.5, 1.3, "rank 0"),
     ]  # fmt: skip
     assert not any(row.get("made_late_by") for row in rows)
+
+
+def test_ranks_that_send_different_parts_meet_in_their_order() -> None:
+    """Of an all-gather of uneven parts: each rank sends another number of elements."""
+    ran = [[Ran("allgather", at, at + 9, at, message=(size, 7, "Float")) for at, size in enumerate(sent)]
+           for sent in ((3, 5), (4, 2))]  # fmt: skip
+    assert [[one.position for one in met] for met in paired(ran)] == [[0, 0], [1, 1]]
 
 
 def test_collectives_that_not_all_ranks_ran_are_left_out() -> None:
