@@ -233,6 +233,20 @@ def test_steps_that_a_script_merged_into_one_timeline_are_apart(steps: int, said
     assert f"{steps} kernel" in invoked("batch", tmp_path, "-o", tmp_path / "ds").stderr
 
 
+def test_devices_that_take_turns_in_a_timeline_are_one_step(tmp_path: Path) -> None:
+    """Of ops in the order of their times: only the events of a whole device tell where a step ends."""
+    events: list[dict[str, Any]] = [
+        {"name": "process_name", "ph": "M", "pid": pid, "args": {"name": f"{device} Compute"}}
+        for pid, device in enumerate((KERNELS.partition("/stream")[0], KERNELS))
+    ]
+    for at, (pid, name) in enumerate([(0, "_SOURCE"), (0, "m"), (1, "m"), (0, "n"), (1, "n")]):
+        op = {"ph": "X", "cat": "Op", "tid": 0, "pid": pid, "ts": START_US + 10 * at, "dur": 3, "name": "MatMul"}
+        events.append({**op, "args": {"name": name, "op": "MatMul"}})
+    drawn, result = converted(saved(tmp_path / "run.json", json.dumps({"traceEvents": events})))
+    assert [one["name"] for one in of(drawn, "pass")] == ["iteration"]
+    assert [note.kind for note in result.notes.problems] == []
+
+
 def test_streams_that_name_no_task_are_of_the_only_task(tmp_path: Path) -> None:
     """``/gpu:0/stream:7`` beside ``/job:localhost/replica:0/task:0/gpu:0``: one GPU, of no task to be told."""
     task = "/job:localhost/replica:0/task:0"
