@@ -178,7 +178,7 @@ def test_communication_that_does_not_count_is_no_work_of_its_layer() -> None:
 
 
 def test_communication_that_does_not_count_is_no_part_of_all_work() -> None:
-    """Of a delay of 1 ms, the own layer explains 0.3 ms, the broadcast 0.4, the host 0.3: none of them half."""
+    """The own layer explains 0.3 ms of a delay of 1 ms, the broadcast 0.4, the host 0.3: none of them half."""
     usual = {**USUAL, "broadcasts": ("conv2",)}
     late = {**usual, "conv1": 1300 * US, "conv2": 1400 * US, "host": 300 * US}
     met = meetings(job([rank(0, [usual] * 3, meet=MEET), rank(1, [late] * 3, meet=MEET)]))
@@ -250,7 +250,7 @@ def test_streams_may_run_messages_in_another_order_on_each_rank(tmp_path: Path) 
 
 
 def test_ranks_that_send_different_parts_meet_in_their_order() -> None:
-    """Of an all-gather of uneven parts: each rank sends another number of elements."""
+    """The parts of an all-gather may be uneven: each rank sends another number of elements."""
     ran = [[Ran("allgather", at, at + 9, at, message=(size, 7, "Float")) for at, size in enumerate(sent)]
            for sent in ((3, 5), (4, 2))]  # fmt: skip
     assert [[one.position for one in met] for met in paired(ran)] == [[0, 0], [1, 1]]

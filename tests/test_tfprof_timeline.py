@@ -234,7 +234,7 @@ def test_steps_that_a_script_merged_into_one_timeline_are_apart(steps: int, said
 
 
 def test_devices_that_take_turns_in_a_timeline_are_one_step(tmp_path: Path) -> None:
-    """Of ops in the order of their times: only the events of a whole device tell where a step ends."""
+    """Ops in the order of their times do not show where a step ends."""
     events: list[dict[str, Any]] = [
         {"name": "process_name", "ph": "M", "pid": pid, "args": {"name": f"{device} Compute"}}
         for pid, device in enumerate((KERNELS.partition("/stream")[0], KERNELS))
