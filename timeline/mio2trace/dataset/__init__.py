@@ -81,8 +81,10 @@ def write_run(
     with without_garbage_collection():
         if not tables_only:
             generator = f"mio2trace {mio2trace.__version__}"
-            snapshot = snapshot_of((run, *beside), notes, cleaner, generator, repetitions)
-            files.write(snapshot, Path(folder), file_name(name or run.name))
+            kept = snapshot_of((run, *beside), notes, cleaner, generator, repetitions)
+            files.write(kept, Path(folder), file_name(name or run.name))
+            del kept
+            give_back_freed_memory()
         tables = tables_of(run, name, notes, cleaner)
         give_back_freed_memory()
         return write_tables(tables, folder, name or run.name)
