@@ -114,5 +114,4 @@ READERS: Mapping[str, Fed] = {
     "writers/archive.py": Fed(no_file=_WRITES),
     "writers/events.py": Fed(("trace", "hostile trace")),
     "writers/packets.py": Fed(("trace", "hostile trace")),
-    "writers/__init__.py": Fed(("trace", "hostile trace")),
 }

@@ -78,7 +78,7 @@ _BETWEEN = late(rb"\}\s*,\s*(?=\{\s*" + _FIRST_KEYS.encode() + b")")
 _NEXT = late(r"\{\s*" + _FIRST_KEYS)
 _OPENING = late(rb'"traceEvents"\s*:\s*\[')
 _ALONE = late(rb"\s*\[")
-_EVENT_BEHIND = late(rb"\s*\}?[\s,]*\{")
+_EVENT_BEHIND = late(rb"\s*+\}?[\s,]*+\{")
 """Another event or another trace behind the closing bracket, which damage can put between two events."""
 _SPACE = late(r"[\s,]*")
 _LONE_SURROGATE = late("[\ud800-\udfff]")
