@@ -314,7 +314,7 @@ def test_rows_that_meet_conditions() -> None:
     assert "has layer=nothing" in done.stderr
     done = run("kernels", "--gemm", *FILES, "--format", "csv")
     assert done.stdout.count("\n") == 1
-    assert "no row: the profile shows the sizes of a GEMM of no kernel; `mio2trace ops` has those of" in done.stderr
+    assert "no row: no kernel of the profile shows the sizes of a GEMM; `mio2trace ops` has those of" in done.stderr
 
 
 def test_order_and_number_of_rows() -> None:

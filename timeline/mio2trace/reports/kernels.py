@@ -239,7 +239,7 @@ def by_repetition(kernels: Activities, repetitions: Sequence[range]) -> Table:
 GEMM = ("M", "N", "K", "batch")
 PADDED = ("padded_M", "padded_N", "padded_K")
 BUCKET = ("bucket_M", "bucket_N", "bucket_K")
-_NO_GEMM = "the profile shows the sizes of a GEMM of no kernel; `mio2trace ops` has those of operations, PyTorch's too"
+_NO_GEMM = "no kernel of the profile shows the sizes of a GEMM; `mio2trace ops` has those of operations, PyTorch's too"
 _OBJECTS = {"gemm": GEMM, "padded": PADDED, "bucket": BUCKET}
 
 
