@@ -356,8 +356,7 @@ def test_the_advice_on_element_wise_kernels_is_for_their_program(name: str, advi
 
 @pytest.mark.parametrize("iteration", [None, 1])
 def test_naive_kernels_without_a_log_may_be_those_that_find_tried(iteration: int | None, tmp_path: Path) -> None:
-    """Nothing tells the kernels of searches from others, except that a steady iteration has none. `0 problems` had
-    them."""
+    """Only a steady iteration shows which kernels are of no search. The answer said `in 0 problems`."""
     columns = "Kind,Queue_Id,Kernel_Name,Correlation_Id,Start_Timestamp,End_Timestamp\n"
     names = ("naive_conv_ab_packed_fwd_nchw_float_double_float", "a", "b")
     rows = [

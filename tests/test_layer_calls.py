@@ -540,7 +540,7 @@ def test_optimizers_end_steps_that_differ(evaluated: int, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("is_region", [True, False])
 def test_compiled_forward_passes_of_products_alone_are_steps(is_region: bool, tmp_path: Path) -> None:
-    """They are blocks of two products. Regions tell passes from blocks; a product outside of them is in no layer."""
+    """They are blocks of two products. A region shows where a pass begins; a product outside of one is in no layer."""
     wide, narrow, last = (("aten::mm", "aten::mm", [[4, 4], [4, width]]) for width in (8, 4, 9))
     ops: list[Op] = [*[wide, narrow] * 3, *[last] * is_region]
     events = [row for at in range(4) for row in step(ops, FIRST_US + 1000 * at, 100 + 200 * at)[: 4 * len(ops)]]

@@ -52,9 +52,9 @@ BROADCAST = "ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 def rank(
     number: int, steps: Sequence[dict[str, Any]], *, meet: Sequence[int], clock: Clock = HERE, ahead: int = 0
 ) -> Profile:
-    """A process that runs two layers a step, then a collective that ends at ``meet`` on all; a step says how long
-    each takes, how long the host slept before the collective, and how much earlier it launched this one. ``ahead``:
-    what its clock shows too much."""
+    """A process that runs two layers a step, then a collective that ends at ``meet`` on all. A step says how long each
+    takes, how long the host slept before the collective, and how much earlier it launched it. ``ahead``: what the
+    clock shows too much."""
     launches: list[tuple[str, int, int, int, int]] = []
     ranges: list[Range] = []
     now = 10 * MS
@@ -193,7 +193,7 @@ def test_a_host_that_is_ahead_delays_nothing() -> None:
 
 
 def test_where_clocks_are_not_known_the_durations_tell_who_came_last() -> None:
-    """Clocks of which only the collectives tell anything, one of them five minutes ahead: the same, from durations."""
+    """Only the collectives relate the clocks, and one clock is five minutes ahead: the same, from durations."""
     met = meetings(job(unknown := three(clock=UNKNOWN, ahead=300_000 * MS)))
     assert {one.by for one in met} == {"duration"}
     assert [one and one.shift_ns for one in relate_processes(unknown)] == [0, -300_000 * MS, 0]
@@ -220,8 +220,8 @@ def test_ranks_that_hardly_wait_have_no_last_one_that_matters() -> None:
 
 
 def test_streams_may_run_messages_in_another_order_on_each_rank(tmp_path: Path) -> None:
-    """Of two groups of the same ranks: a message is matched with that of its size. The kernel between them counts once:
-    it takes too little time to be a cause. Times by hand, in ms."""
+    """A message of one of two groups of the same ranks is matched with the message of its size. The kernel between them
+    counts once: it takes too little time to be a cause. Times by hand, in ms."""
     order = [((8, 1.0, 5.0), (1, 2.5, 3.0)), ((1, 1.2, 3.0), (8, 2.0, 5.0))]
     for number, kernels in enumerate(order):
         events: list[dict[str, Any]] = []

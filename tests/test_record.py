@@ -591,7 +591,7 @@ def test_calls_in_a_log_are_counted_with_the_threads_that_computed(tmp_path: Pat
     text = "".join((run.format(71), create.format(73), run.format(72), run.format(71)))
     (tmp_path / "none").mkdir()
     log = session.look(str(saved(tmp_path / "run.log", text)), str(tmp_path / "none")).log
-    assert (log.calls, log.threads, log.kernels, log.known) == (4, {71, 72}, 0, True)
+    assert (log.calls, log.threads, log.kernels, log.known) == (4, frozenset({71, 72}), 0, True)
 
 
 def test_profiles_of_several_processes_in_one_log_are_counted(tmp_path: Path) -> None:

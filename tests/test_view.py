@@ -332,7 +332,7 @@ view = partial(invoked, "view")
 
 
 def test_a_trace_is_the_file_of_the_path_that_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Named as it was given; a folder above one that a link leads to is not that of the link; `-` is a file."""
+    """The system follows links before `..`: the folder above is that of the link's target. `-` is a file."""
     (tmp_path / "far" / "below").mkdir(parents=True)
     (tmp_path / "link").symlink_to("far/below")
     (tmp_path / "far" / "out.json").write_text("[]")
