@@ -391,22 +391,22 @@ HALVES = [Ran("a", 50 * MS)] * 2
     ("steps", "call", "first"),
     [
         # the optimiser has no state yet, so that the first step has fewer kernels and is of another kind
-        ((SLOW, USUAL, USUAL), Call("hipModuleLoadData", 0, 1080 * MS, 1900 * MS), (980 * MS, 100 * MS, 1180 * MS)),
+        ((SLOW, USUAL, USUAL), Call("hipModuleLoadData", 0, 1080 * MS, 1900 * MS), (980 * MS, 100 * MS, 1180 * MS, 2)),
         ((SLOW, USUAL, USUAL), Call("hipGetDevice", 0, 1080 * MS, 1900 * MS), None),
         # one steady iteration is enough if only the first one builds
         (([HALVES[0], Ran("a", 50 * MS, after_ns=900 * MS)], HALVES), Call("clBuildProgram", 0, 1060 * MS, 1900 * MS),
-         (1000 * MS, 100 * MS, 1100 * MS)),
+         (1000 * MS, 100 * MS, 1100 * MS, 1)),
         (([HALVES[0], Ran("a", 50 * MS, after_ns=900 * MS)], HALVES), Call("clFinish", 0, 1060 * MS, 1900 * MS), None),
         # more than twice the kernel time is other work (a prefill), whatever it loads
         *((([Ran("b", ms * MS), Ran("b", 0, after_ns=100 * MS)], *[[Ran("a", 100 * MS)] * 2] * 3),
            Call("hipModuleLoadData", 0, 1401 * MS, 1450 * MS), first)
-          for ms, first in ((400, (500 * MS, 200 * MS, 1100 * MS)), (401, None))),
+          for ms, first in ((400, (500 * MS, 200 * MS, 1100 * MS, 3)), (401, None))),
     ],
 )  # fmt: skip
 def test_a_first_iteration_that_builds_is_cold(
-    steps: Sequence[Sequence[Ran]], call: Call, first: tuple[int, int, int] | None
+    steps: Sequence[Sequence[Ran]], call: Call, first: tuple[int, int, int, int] | None
 ) -> None:
-    """Its length, that of the usual one, and of all of them."""
+    """Its length, that of the usual one, of it and the steady ones, and how many these are."""
     run = subject(dict(enumerate(steps, 1)), other_calls=[call])
     assert ("first-iteration" in rules(run)) is (first is not None)
     assert run.first_iteration == first or call.name == "clFinish"
@@ -421,7 +421,9 @@ def test_the_length_of_a_step_without_an_end_is_in_no_median() -> None:
     told = run.steady.told
     steps = [one if one.number < 4 else type(one)(number=4, kernels=1, kernel_ns=10 * MS) for one in told.all]
     run.steady.__dict__["told"] = msgspec.structs.replace(told, all=tuple(steps))
-    assert run.first_iteration == (40 * MS, 10 * MS, 60 * MS)
+    assert run.first_iteration == (40 * MS, 10 * MS, 60 * MS, 2), "not the last one"
+    said = "40.00 ms, a steady one 10.00 ms (median): 30.00 ms more, once (50.0 % of the time of these 3 iterations)"
+    assert said in fired(run, "first-iteration").found.number
 
 
 # -- problems that are not alike -------------------------------------------------------------------------------------

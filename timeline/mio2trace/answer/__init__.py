@@ -467,8 +467,8 @@ def _first(subject: Subject) -> str:
     first = subject.first_iteration
     if first is None:
         return ""
-    cold, usual, _ = first
-    return f"first iteration {ms(cold)}, then {ms(usual)} (median)"
+    cold, usual, _, steady = first
+    return f"first iteration {ms(cold)}, then {ms(usual)}{' (median)' * (steady > 1)}"
 
 
 def _find(measures: Measures) -> Find | None:

@@ -453,15 +453,16 @@ def _first(subject: Subject) -> Iterator[Found]:
     if first is None or not enough or first[0] <= SLOWER * first[1] or subject.first_is_usual:
         yield from _first_calls(subject)
         return
-    cold, usual, recorded = first
+    cold, usual, recorded, steady = first
     excess = cold - usual
     parts = [f"{ms(ns)} {what}" for what, ns in subject.first_prepared.items() if ns >= WORTH_SAYING * excess]
     yield Found(
         ns=excess,
         share=excess / recorded,
         count=1,
-        number=f"The first iteration took {ms(cold)}, a steady one {ms(usual)} (median): {ms(excess)} more, once"
-        f" ({percent(excess / recorded)} of the time of all iterations){': ' if parts else ''}{', '.join(parts)}.",
+        number=f"The first iteration took {ms(cold)}, a steady one {ms(usual)}{' (median)' * (steady > 1)}:"
+        f" {ms(excess)} more, once ({percent(excess / recorded)} of the time of these {1 + steady:,} iterations)"
+        f"{': ' if parts else ''}{', '.join(parts)}.",
         severity=at_most_medium(excess / recorded),
         advice=_warm_up(subject),
     )

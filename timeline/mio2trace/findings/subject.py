@@ -409,15 +409,15 @@ class Subject:
         return builds and not any(one.builds for one in told.all if self.steady.has(one.number))
 
     @cached_property
-    def first_iteration(self) -> tuple[int, int, int] | None:
-        """Time of a cold first iteration, median of the steady ones, and the sum of all of them; None if the first one
-        is not cold.
+    def first_iteration(self) -> tuple[int, int, int, int] | None:
+        """Time of a cold first iteration, median of the steady ones, sum of it and these, and how many these are; None
+        if the first one is not cold.
 
         The length is that of the step. If it is unknown, it is that of the host's part of the step. Steady iterations
         of unknown length are left out.
         """
         first, known = self._first_and_steady
-        return (first, round(median(known)), first + sum(known)) if first and known else None
+        return (first, round(median(known)), first + sum(known), len(known)) if first and known else None
 
     @property
     def first_is_usual(self) -> bool:
